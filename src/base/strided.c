@@ -4,8 +4,8 @@
  * N×N elements in 16-byte vectors. log₂ N times, rows k and k + N/2 are interleaved to rows 2k and
  * 2k + 1; then the square is transposed. Squares are processed in blocks of one cache line by one
  * cache line of elements, with the inner loop along the output, so every line is used completely
- * while it is in the cache. Within a block, N lines of input are finished before
- * the next N, because lines at a power-of-two distance share one cache set.
+ * while it is in the cache. Within a block, N lines of input are finished before the next N,
+ * because lines at a power-of-two distance share one cache set.
  *
  * Outputs far larger than the cache are written past it, a line at a time. That saves reading the
  * memory that is overwritten: 4096×4096 Float32 takes 5.5 ms, with plain squares of elements 22 ms.
@@ -94,7 +94,7 @@ enum { LINE = 64, VECTOR = 16 };
 #define LOW8  0, 2
 #define HIGH8 1, 3
 
-/* NAME: dst[i] = src[i·stride]. NAME_plane: dst[i + j·dj] = src[i·si + j]. */
+/* NAME: dst[i] = src[i·stride]. NAME_block: dst[i + j·dj] = src[i·si + j]. */
 #define STRIDED(NAME, WORD, LOW, HIGH)                                                             \
     typedef WORD __attribute__((may_alias)) NAME##_word;                                           \
     typedef WORD NAME##_row __attribute__((vector_size(VECTOR)));                                  \
@@ -276,7 +276,7 @@ static int transposed_axis(const fxi_walk *w)
     return 0;
 }
 
-/* Copies one part: a block of lines, in every plane. */
+/* Copies the parts from `first` to before `last`; each is a block of lines in one plane. */
 static void copy_transposed(const fxi_copy *c, const char *src, char *dst, int64_t first,
                             int64_t last)
 {

@@ -9,10 +9,10 @@
  * The last index of the file is the first axis of the array, so elements keep their positions and
  * only the byte order changes. The header is not trusted: sizes are multiplied with overflow
  * checks. The length of a gzip stream is unknown before it is read, so the data are collected in
- * pieces that double in size; a short file with a large header then uses memory in proportion to
- * its real length. The pieces are freed after conversion into the array's own memory, so at most
- * twice the data are in memory. The array borrows that memory (fxi_borrow), which avoids a third
- * copy.
+ * pieces that double in size; a short file whose header declares a large size then uses memory in
+ * proportion to its real length. The pieces are freed after conversion into the array's own memory,
+ * so at most twice the data are in memory. The array borrows that memory (fxi_borrow), which avoids
+ * a third copy.
  */
 #include "data_file.h"
 #include "lend.h"

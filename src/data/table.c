@@ -426,6 +426,18 @@ static bool widen(table *t, int32_t i, float value)
     return true;
 }
 
+#define MISSING " (for missing values: .missing = true)"
+
+/* A field of the first row may be a number or a text: it decides which of them its column holds. */
+static const char *wanted_text(const table *t)
+{
+    if (t->rows > 0)
+        return "a text" MISSING;
+    return t->lines.number == 1 ? "a number or a text (if the table begins at line 2, call "
+                                  "fx_read_table with .skip = 1)"
+                                : "a number or a text" MISSING;
+}
+
 static fx_status read_field(table *t, int32_t i, float *out)
 {
     column *c = &t->columns[i];
@@ -443,21 +455,13 @@ static fx_status read_field(table *t, int32_t i, float *out)
         c->text = !is_number(f);
     }
     if (!c->text && !fxi_field_number(f, out, &too_large))
-        return fxi_field_fail(&t->lines, i + 1, f,
-                              is_missing(f) ? "a number, or .missing = true for missing values"
-                                            : "a number");
+        return fxi_field_fail(&t->lines, i + 1, f, is_missing(f) ? "a number" MISSING : "a number");
     if (!c->text && too_large)
         return fxi_field_fail(&t->lines, i + 1, f, "a number that fits Float32");
     if (!c->text)
         return widen(t, i, *out) ? FX_OK : fxi_lines_out_of_memory(&t->lines);
     if (f.start == f.stop || memchr(f.start, 0, (size_t)(f.stop - f.start)))
-        return fxi_field_fail(&t->lines, i + 1, f,
-                              t->rows ? "a text, or .missing = true for missing values"
-                              : t->lines.number == 1 ? "a number or a text, or, to begin the "
-                                                       "table at line 2, call fx_read_table with "
-                                                       ".skip = 1"
-                                                     : "a number or a text, or .missing = true for "
-                                                       "missing values");
+        return fxi_field_fail(&t->lines, i + 1, f, wanted_text(t));
     if (!is_text(f))
         return bad_text(t, i);
     if (c->n == MOST_LABELS)

@@ -1,7 +1,8 @@
 /* dist_group.c: runs collective operations of plans by a transport, in host memory.
  *
  * The operands are copied to buffers of the group, which a transport may write to even after the
- * time limit. Operations in memory that all members share use the operands themselves.
+ * time limit. Operations in memory that all members share use the operands themselves, unless these
+ * are 16-bit floats.
  */
 #include "dist_group.h"
 

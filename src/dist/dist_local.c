@@ -6,8 +6,8 @@
  * group. The host waits until they are queued, not until they have ended.
  *
  * The plugin and the library are opened, and the devices are connected, when they are first needed.
- * If that fails, they are not tried again, and fx_average copies. Connections stay until the
- * process ends, because plans refer to their communicators.
+ * If that fails, they are not tried again, and fx_average copies. Sets stay until the process ends,
+ * because plans refer to their communicators.
  */
 #include "dist_local.h"
 
@@ -77,7 +77,7 @@ static const fxi_device_transport *library_for(const char *backend)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* A connection whose operation failed is abandoned, because destroying it could block for ever. */
+/* A connection whose operation failed is abandoned, because destroying it could block forever. */
 static void give_up(device_set *s)
 {
     for (int k = 0; k < s->n; k++)

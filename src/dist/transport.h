@@ -1,9 +1,9 @@
 /* transport.h: the interface between src/dist and a transport, a plugin that moves data between
  * processes (libcflux-mpi-openmpi.so). Internal.
  *
- * A transport knows nothing of arrays, plans and error records: it gets buffers that stay valid
- * until the process ends (unless it `shares` the operation), and returns a status and a message. Of
- * the library it calls only the functions of fxi_transport_host.
+ * A transport knows nothing of arrays, plans and error records: it gets buffers, and returns a
+ * status and a message. After a failure the buffers stay valid until the process ends, unless it
+ * `shares` the operation. Of the library it calls only the functions of fxi_transport_host.
  */
 #ifndef CFLUX_TRANSPORT_H
 #define CFLUX_TRANSPORT_H

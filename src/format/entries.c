@@ -1,6 +1,7 @@
 /* entries.c: lists the arrays of objects under the names of their paths: see entries.h.
  *
- * Look-ups use a sorted list, because a file may have a million names.
+ * A file may have a million names: for many look-ups there is fxi_entries_sorted, since
+ * fxi_entries_find compares one name after the other.
  */
 #include "entries.h"
 #include "bytes.h"

@@ -5,9 +5,9 @@
  * observations.
  *
  * Mean and variance are two independent reductions. FX_REDUCE_SQDEV keeps the digits of the
- * variance of a batch far from zero, and its gradient omits the contribution of x − μ, which is 0.
- * If a batch is divided among processes (divided_batch.h), its statistics are those of all parts:
- * one sum over the members for the mean and the number of values, and one for the squares of the
+ * variance of a batch far from zero, and its gradient omits the derivative by μ, which is 0. If a
+ * batch is divided among processes (divided_batch.h), its statistics are those of all parts: one
+ * sum over the members for the mean and the number of values, and one for the squares of the
  * differences from it. The gradient passes through both.
  *
  * 16-bit inputs are normalised in Float32, and the result is rounded to their type, as in NNlib and

@@ -130,7 +130,8 @@ static fx_array *erf_inverse(fx_array *t, bool tail)
 }
 
 /* A normal distribution between lo and hi: the inverse distribution function of a uniform number
- * between its values at lo and hi. No number is drawn twice, so the count of numbers is fixed. */
+ * between its values at lo and hi. No number is rejected and drawn again, so the count of numbers
+ * is fixed. */
 static fx_array *between(const fx_init_args *a, double mean, double std, double lo, double hi)
 {
     const double from = erf((lo - mean) / (std * SQRT2)), to = erf((hi - mean) / (std * SQRT2));

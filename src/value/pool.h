@@ -22,19 +22,20 @@ typedef struct fxi_block {
 } fxi_block;
 
 typedef struct fxi_pool {
-    fxi_mutex lock;    /* protects all fields below that are not atomic */
+    fxi_mutex lock;    /* protects all fields below that are not atomic, except `next` */
     fx_device *device; /* atomic; NULL: the environment has not been read yet */
     fxi_block *blocks; /* kept blocks, by size; of equal sizes, the one freed last comes first */
     int32_t n, capacity;
     uint64_t frees;
     int64_t cached;        /* bytes of the kept blocks (atomic; written under the lock) */
-    int64_t most;          /* the most bytes to keep, set by the user; −1: see fxi_pool_bound */
+    int64_t most;          /* the most bytes to keep (atomic), set by the user; −1: see
+                              fxi_pool_bound */
     int64_t peak;          /* the most live bytes so far (atomic) */
     int64_t live;          /* bytes of the device's buffers (atomic) */
     int64_t limit;         /* the most live bytes allowed; 0: no limit (atomic) */
     int64_t plans;         /* host memory of the cached plans for the device (atomic) */
     fxi_buffer *arrays;    /* buffers with a name */
-    struct fxi_pool *next; /* the pool of another device */
+    struct fxi_pool *next; /* the pool of another device; the list has a lock of its own */
 } fxi_pool;
 
 #define FXI_POOL_EMPTY                                                                             \

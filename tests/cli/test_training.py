@@ -600,7 +600,7 @@ class Learning(Training):
                       self.fine("train", "-d", "i.csv", *base).err)
         self.assertEqual(self.fine("train", "-d", "i.csv", "--skip", 1, *base).err, "")
         self.write("b.csv", "4,,\na,b,y\n" + "1,2,3\n2,3,5\n" * 2)
-        self.refused("train", "-d", "b.csv", *base, words="b.csv: line 1, column 2: expected a number or a text, or, to begin the table at line 2, use --skip 1")
+        self.refused("train", "-d", "b.csv", *base, words="b.csv: line 1, column 2: expected a number or a text (if the table begins at line 2, use --skip 1)")
         self.fine("train", "-d", "b.csv", "--skip", 1, *base)
         self.write("s.txt", "a b y\n" + "1 2 3\n2 3 4\n" * 5)
         self.fine("train", "-d", "s.txt", *base)
@@ -834,7 +834,7 @@ class Learning(Training):
         cells[5][2] = "NA"
         self.write("g.csv", "a,b,y\n" + "".join(",".join(row) + "\n" for row in cells))
         base = ["-d", "g.csv", "-m", "Dense(2 => 1)", "--regression", "-e", 40, "-o", "Adam(0.1)", "-q"]
-        self.refused("train", *base, words=["g.csv: line 7, column 3", "cflux train --missing for missing values", '"NA"'])
+        self.refused("train", *base, words=["g.csv: line 7, column 3", "(for missing values: cflux train --missing)", '"NA"'])
         self.write("p.csv", "a,b\nNA,3\n4,\n4,3\n")
         known = [[float(row[k]) for row, full in zip(cells, rows) if row[k] not in ("NA", "", "?") and
                   row[2] != "NA"] for k in (0, 1)]
@@ -1724,7 +1724,7 @@ class Refusals(Training):
         self.fine("train", "-q", "-d", "many.csv", "-m", "Dense(2 => 1000)", "-e", "1")
         self.fine("train", "-q", "-d", "words.csv", "-m", "Dense(2 => 3)", "-e", "1")
         self.write("missing.csv", "a,b,y\n1,,2\n2,4,3\n")
-        self.bad("-d", "missing.csv", words=["line 2, column 2", "a number or a text, or cflux train --missing for missing values, found nothing"])
+        self.bad("-d", "missing.csv", words=["line 2, column 2", "a number or a text (for missing values: cflux train --missing), found nothing"])
         for text, line in (("a,b,y\n1,2,caf\xe9\n3,4,cat\n", 2), ("a,b,caf\xe9\n1,2,3\n2,3,4\n", 1)):
             self.write("latin.csv", text.encode("latin-1"))
             self.bad("-d", "latin.csv", "-m", "Dense(2 => 2)", words=[f"latin.csv: line {line}", "not UTF-8"])

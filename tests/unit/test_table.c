@@ -125,8 +125,8 @@ static void missing_values(void **state)
     const fx_error e = fx_error_take();
     assert_non_null(strstr(e.message, "line 4, column 1: expected a number, found \"red\""));
     assert_true(fx_is_error(fx_read_table(temp_text("t.csv", "a,b\n1,1\nNA,2\n"))));
-    assert_non_null(strstr(fx_error_take().message, "line 3, column 1: expected a number, or "
-                                                    ".missing = true for missing values, found"));
+    assert_non_null(strstr(fx_error_take().message, "line 3, column 1: expected a number (for "
+                                                    "missing values: .missing = true), found"));
 }
 
 static void check_wide(const char *text, int64_t n, const double *expected, double line)
@@ -288,11 +288,11 @@ static void refusals(void **state)
     (void)state;
     refuse("a,b\n1,2\n3,x\n", "line 3, column 2: expected a number, found \"x\"");
     refuse("a,b\n1,2\n3,\n",
-           "line 3, column 2: expected a number, or .missing = true for missing values, found "
+           "line 3, column 2: expected a number (for missing values: .missing = true), found "
            "nothing");
     refuse(
         "a,b\n1,x\n3,\n",
-        "line 3, column 2: expected a text, or .missing = true for missing values, found nothing");
+        "line 3, column 2: expected a text (for missing values: .missing = true), found nothing");
     refuse("a,b\r1,x\r3,y\r", "line 1: found a carriage return inside of the line");
     refuse("a,b\n\"1\r\n2\",\"\r\"\n3,\"x\"\ry\n",
            "line 4: found a carriage return inside of the line");
@@ -300,8 +300,8 @@ static void refusals(void **state)
     refuse("1,x\n1\n", "line 2: expected 2 columns as above, found 1");
     refuse("0,1,y\n1,2,3\n1,2,x\n", "line 3, column 3: expected a number, found \"x\"");
     refuse("a,b\n1,\n2,3\n",
-           "line 2, column 2: expected a number or a text, or .missing = true for "
-           "missing values, found nothing");
+           "line 2, column 2: expected a number or a text (for missing values: .missing = "
+           "true), found nothing");
     refuse("a,b\n1,caf\xE9\n", "line 2, column 2: the text is not UTF-8");
     refuse("a,caf\xE9\n1,2\n", "line 1, column 2: the text is not UTF-8");
     refuse("1,2\n1,caf\xE9\n", "line 2, column 2: expected a number");

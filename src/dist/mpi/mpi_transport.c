@@ -451,8 +451,8 @@ static bool all_leave(void)
 
 /* Runs when the program ends. If a process ends without MPI_Finalize, the launcher kills the other
  * processes, which may still compute or save for a long time; so a rank waits for all others
- * without a time limit. A rank that failed does not call MPI_Finalize, which would wait for ever;
- * it notifies the ranks that wait here. Notices have a communicator of their own, which failed
+ * without a time limit. A rank that failed does not call MPI_Finalize, which would wait forever; it
+ * notifies the ranks that wait here. Notices have a communicator of their own, which failed
  * operations cannot disturb. */
 static void leave(void)
 {

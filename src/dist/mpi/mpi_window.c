@@ -130,8 +130,9 @@ static int64_t slice(const fxi_window *w, const piece *p, int rank)
     return at < p->bytes ? at : p->bytes;
 }
 
-/* Folds bytes from … until−1 of all ranks to `to`, and this rank's own from `in`. The sources and
- * the result of a step of the fold never overlap: they alternate between `to` and a block. */
+/* Folds bytes from … until−1 of all ranks to `to`; those of this rank are read from `in`. The
+ * sources and the result of a step of the fold never overlap: they alternate between `to` and a
+ * block. */
 static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t until, char *to)
 {
     _Alignas(LINE) char block[BLOCK];
