@@ -203,8 +203,9 @@ class Folders(Images):
         self.assertEqual(self.fine("predict", "resized.bson", "-d", "d/dark/9.png", "-P").out,
                          self.fine("predict", "resized.bson", "-d", "d/dark/9.png", "-P", "--shape", "6x5x3").out)
         self.fine("eval", "resized.bson", "-d", "d")
-        self.write("d/dark/9.png", b"GIF89a")
-        self.refused(*train, words=["d/dark/9.png", "neither a PNG nor a JPEG file"])
+        for other in (b"GIF89a", b"G"):
+            self.write("d/dark/9.png", other)
+            self.refused(*train, words=["d/dark/9.png", "neither a PNG nor a JPEG file"])
         self.write("d/dark/9.png", b"")
         self.refused(*train, words=["d/dark/9.png", "it is empty"])
         os.remove(self.path("d/dark/9.png"))

@@ -171,8 +171,11 @@ static bool read_file(const char *path, image_size *size, unsigned char *pixels,
     if (!f)
         return failed(why, strerror(errno));
     bool good;
-    if (fread(start, 1, sizeof start, f) != sizeof start)
-        good = failed(why, ferror(f) ? strerror(errno) : "it is empty");
+    const size_t n = fread(start, 1, sizeof start, f);
+    if (ferror(f))
+        good = failed(why, strerror(errno));
+    else if (n == 0)
+        good = failed(why, "it is empty");
     else if (fseek(f, 0, SEEK_SET) != 0)
         good = failed(why, strerror(errno));
     else if (start[0] == 0x89 && start[1] == 'P')
