@@ -80,7 +80,8 @@ int members_agree(int status)
         fail(status, "%s", text);
     else
         fail(status, "rank %d: %s", first, text);
-    /* Rank 0 has printed it before a member ends: a launcher then kills the others. */
+    /* The other members wait here until rank 0 has printed the failure: when a member ends, a
+     * launcher kills the others. */
     const double agreed = largest(rank == first ? status : 0);
     return isnan(agreed) ? EXIT_FAILED : (int)agreed;
 }
@@ -91,8 +92,11 @@ static char *first_text(const char *text)
     FX_SCOPE;
     const int64_t n = (int64_t)largest(members_first() ? (double)strlen(text) + 1 : 0);
     char *theirs = n > 0 ? calloc((size_t)n, 1) : NULL;
-    if (!theirs)
+    if (!theirs) {
+        fx_error_status() != FX_OK ? fail_library(EXIT_FAILED)
+                                   : fail(EXIT_FAILED, "out of memory for the settings");
         return NULL;
+    }
     snprintf(theirs, (size_t)n, "%s", text);
     fx_array *all = fx_dist_bcast(members(), fxi_from(FX_DTYPE_U8, theirs, 1, &n), 0);
     if (fx_read_as(all, FX_DTYPE_U8, theirs, n) == FX_OK)
