@@ -13,7 +13,8 @@ static bool is_word(const char *text, size_t n, const char *word)
     return n == strlen(word) && strncmp(text, word, n) == 0;
 }
 
-/* Reads the number after "name=", which the n characters of the text must contain completely. */
+/* Reads the number above 0 after `name`, such as "shift=". Nothing else may be in the n
+ * characters. */
 static bool read_number(const char *text, size_t n, const char *name, double *out)
 {
     const size_t skip = strlen(name);

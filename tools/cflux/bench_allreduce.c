@@ -1,9 +1,9 @@
 /* bench_allreduce.c: cflux bench allreduce: times sums over all processes that a launcher started.
  *
- * The time is that of fx_dist_allreduce on an array of this process: the comparison of the
- * operation, the copies, and the transport. The bus bandwidth is 2(n−1)/n · S/t for S bytes and n
- * processes: a ring moves that many bytes over each link, so the number is at most the bandwidth of
- * a link, whatever n is.
+ * The time is that of fx_dist_allreduce on an array of this process: the check that all processes
+ * run the same operation, the copies, and the transport. The bus bandwidth is 2(n−1)/n · S/t for S
+ * bytes and n processes: a ring moves that many bytes over each link, so the number is at most the
+ * bandwidth of a link, whatever n is.
  */
 #include "bench_allreduce.h"
 #include "array_stats.h"

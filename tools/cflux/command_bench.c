@@ -1,8 +1,8 @@
 /* command_bench.c: cflux bench: measures how fast this machine computes with this library.
  *
- * A row is timed in samples of many runs. Each sample takes about a tenth of the row's time, and
- * the median of the samples is printed, so that one disturbance has no effect. Work that is done
- * only once (plans, kernels of a device) is done before the timing.
+ * A row is timed in SAMPLES samples of many runs, each at least --seconds / (2·SAMPLES) long. The
+ * median of the samples is printed, so that one disturbance has no effect. Work that is done only
+ * once (plans, kernels of a device) is done before the timing.
  */
 #include "array_stats.h"
 #include "bench_allreduce.h"

@@ -115,7 +115,8 @@ static bool holds_arrays(void *object)
            fx_parameter_count(object) != 0;
 }
 
-/* Replaces the entry by a model; all other entries stay. */
+/* Replaces the entry that model_file_index finds by a model; all other entries stay. If it finds
+ * none, the model gets the arrays of the file. */
 static int make_model(input_file *in)
 {
     const int64_t index = model_file_index(in->entries, holds_arrays), n = fx_count(in->entries);

@@ -100,7 +100,8 @@ static int run_each(char **program)
     if (!progress)
         return fail(EXIT_FAILED, "cannot create a temporary file for the progress of a rank");
     set_variable("FX_DIST_PROGRESS", path);
-    /* `true`: the program gets SIGKILL, because a stopped program does not handle SIGTERM. */
+    /* `true`: if this process is killed, the program gets SIGKILL, because a stopped program does
+     * not handle SIGTERM. */
     const int status = run_program(program, true);
     read_progress(progress, last, sizeof last);
     fclose(progress);
@@ -258,7 +259,7 @@ static void begin_line(line *l, int which, flavour is, const char *launcher)
     }
     if (is == OPEN_MPI && !hosts)
         say(l, "--oversubscribe");
-    if (is == OPEN_MPI) { /* mpirun passes no other variable to other machines */
+    if (is == OPEN_MPI) { /* on other machines, mpirun sets only these variables */
         say(l, "-x");
         say(l, "CFLUX_RESTART");
         if (timeline) {

@@ -46,8 +46,9 @@ static bool wants_npy(void)
     return out_path && ends_with(out_path, ".npy");
 }
 
-/* For classes, the number of each predicted class, or with --probabilities also (in an .npy file
- * only) the probabilities; otherwise the outputs. */
+/* For classes: the number of the predicted class; with --probabilities the probabilities follow it,
+ * or, for an .npy file, replace it. For numbers: the outputs; with --probabilities as
+ * probabilities. */
 static fx_array *result_of(const problem *p, fx_array *output)
 {
     fx_array *chances = probabilities ? problem_probabilities(p, output) : NULL;

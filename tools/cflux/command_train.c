@@ -93,7 +93,8 @@ static option_row options[] = {
      0, 0},
     {"init", 0, OPTION_TEXT, &o.init, "FILE",
      "Start from the weights of a saved model: copies each array that has the same path and sizes "
-     "in both models, and scales the inputs as that model does (default: random weights)",
+     "in both models, and with --normalise auto scales the inputs as that model does (default: "
+     "random weights)",
      0, 0},
     {"freeze", 0, OPTION_INTEGER, &o.frozen_layers, "N",
      "Do not train the first N layers of the Chain (default: 0)", 0, 1e6},

@@ -196,8 +196,8 @@ static bool is_part(const char *name, const char *what, bool test)
 typedef struct wanted_part {
     const char *folder, *what; /* what: "images" or "labels" */
     bool test;
-    char path[FILE_PATH_BYTES];  /* plain before gzip; "": there is none */
-    char other[FILE_PATH_BYTES]; /* a file of another data set; "": there is none */
+    char path[FILE_PATH_BYTES];  /* the plain file if there is a gzip file too; "": none */
+    char other[FILE_PATH_BYTES]; /* a file of another data set; "": none */
 } wanted_part;
 
 /* The length of a path without the ending .gz. */

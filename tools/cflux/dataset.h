@@ -33,13 +33,13 @@ typedef struct data_request {
     int64_t skip;          /* lines to skip at the top of CSV files */
     void *columns;    /* names of the features that the model needs, a tuple of texts; NULL: all
                          columns */
-    int64_t features; /* number of features that the model needs; for texts the number of tokens
-                         that count; 0: unknown */
+    int64_t features; /* number of features that the model needs; for texts the most tokens of a
+                         line that it uses; 0: unknown */
     const fx_tokenizer *tokenizer; /* the files are texts; NULL: they are other data */
     int64_t context;               /* of a language model: tokens of an observation; 0: none */
     bool context_is_fixed;         /* the context is that of a saved model */
-    const char *other; /* a file of another request with these options, for which they may be
-                          meant; NULL: none */
+    const char *other; /* a file of another request with the same options: an option that fits it
+                          is not refused; NULL: none */
     const char *part;  /* the value of --part; NULL: not given */
     bool test;         /* use the test part if a folder or file has two parts */
     bool unlabelled;   /* targets may be missing */

@@ -214,8 +214,8 @@ static int wanted_size(const data_request *r, image_size *out)
                                      : fail(EXIT_BAD_INPUT, "--shape %s: %s", r->shape, why);
 }
 
-/* Reads all sizes, and decides that of the observations: the size wanted, or of the first image;
- * three channels if one image has colours. */
+/* Reads the sizes of all images, and fills in what --shape does not give: the width and height,
+ * which must then be those of every image, and the channels, three if one image has colours. */
 static int decide_size(image_list *l, image_size *io_size)
 {
     char why[IMAGE_WHY];

@@ -1,9 +1,9 @@
 /* dataset_images.h: reads folders of PNG and JPEG images, and single images, as observations.
  *
- * In a folder of folders, each inner folder has the images and the name of a class. Training and
- * test images may be in two folders of this kind, "train" and "test" (or "val", "valid",
- * "validation"). A folder "train" that contains only images, with no test folder beside it, is a
- * class. A folder that contains images itself has no targets. */
+ * In a folder of folders, each inner folder contains the images of a class and has its name.
+ * Training and test images may be in two folders of this kind, "train" and "test" (or "val",
+ * "valid", "validation"). A folder "train" that contains only images, with no test folder beside
+ * it, is a class. A folder that contains images itself has no targets. */
 #ifndef CFLUX_TOOL_DATASET_IMAGES_H
 #define CFLUX_TOOL_DATASET_IMAGES_H
 

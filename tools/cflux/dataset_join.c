@@ -52,7 +52,8 @@ static void *merge_labels(void *a, void *b)
     return merged;
 }
 
-/* Converts positions in `labels` to positions in `all`, which contains the same labels. */
+/* Converts positions in `labels` to positions in `all`, which contains these labels in the same
+ * order, and others between them. */
 static fx_array *renumber(fx_array *y, void *labels, void *all)
 {
     const int64_t n = fx_count(labels);

@@ -5,7 +5,7 @@
 
 #include "dataset.h"
 
-/* The number of tokens of a line that count. */
+/* The most tokens of a line that are used. */
 enum { LINE_TOKENS = 1000 };
 
 /* True for a file that begins with a label. */

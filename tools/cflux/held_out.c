@@ -6,7 +6,8 @@ typedef struct division {
     int64_t n, kept, nclasses;
     int64_t *class_of; /* class of each observation */
     int64_t *counts;   /* number of observations in each class */
-    int64_t *quotas;   /* number of validation observations in each class */
+    int64_t *quotas;   /* number of validation observations in each class; in deal, the number of
+                          the next observation of the class */
     int64_t *order;    /* the result */
 } division;
 

@@ -29,7 +29,7 @@ void initial_check_columns(const initial_model *from, const void *columns);
 int initial_copy(const initial_model *from, void *model, bool announced, void **out);
 
 /* Freezes the first n layers of a chain in the state of the optimiser: training does not change
- * them. A failure if the model has no other layers. */
+ * them. A failure if the other layers have no parameters. */
 int freeze_layers(void *state, const void *model, int64_t n);
 
 #endif

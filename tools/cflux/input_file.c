@@ -46,7 +46,8 @@ static bool read_idx(input_file *in)
     return !fx_is_error(x);
 }
 
-/* A table of numbers without column names becomes a single array. */
+/* The entry "array" has the values of all columns. in->columns stays NULL for a table of numbers
+ * without column names. */
 static bool read_csv(input_file *in)
 {
     void *table = fx_read_table(in->path);

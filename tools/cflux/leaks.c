@@ -79,7 +79,7 @@ static bool tells_classes(const table_view *t, const column_view *c, int64_t ncl
     if (!values_of_classes(t, c, nclasses, values))
         return false;
     for (int64_t k = 0; k < nclasses; k++) {
-        if (isnan(values[k])) /* the class has no value in the column */
+        if (isnan(values[k])) /* the class has no observation */
             return false;
         for (int64_t d = 0; d < k; d++)
             if (values[k] == values[d])

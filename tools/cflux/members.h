@@ -14,8 +14,9 @@ int members_count(void);
 bool members_first(void);
 /* Holds failures until members_agree, which must follow on all members. */
 void members_hold(void);
-/* The status of the first member that failed, on all members. Rank 0 prints the failure, with the
- * rank of that member. If the members can no longer communicate, each prints its own failure. */
+/* Returns the same status on all members: that of the failed member with the lowest rank. Rank 0
+ * prints its failure, with its rank unless it is 0. If the members can no longer communicate, each
+ * prints its own failure. */
 int members_agree(int status);
 /* Fails if the lines of text differ from those of the first member; the failure has the first line
  * that differs, and is held until members_agree. */

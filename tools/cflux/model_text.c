@@ -97,9 +97,8 @@ static void visit_path(fx_array *x, const char *path, bool trainable, void *user
     put_path(user, path, x);
 }
 
-/* True if paths and sizes of the distinct arrays are equal, so that no array is shared that the
- * text makes twice.
- */
+/* True if the distinct arrays have the same paths and sizes. They do not if the model shares an
+ * array, because the text makes an array for each use. */
 static bool same_arrays(void *a, void *b)
 {
     path_list l = {0}, m = {0};

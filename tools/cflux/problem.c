@@ -215,9 +215,9 @@ static int classes_from_numbers(problem *p, const dataset *d, task asked, bool b
     return status;
 }
 
-/* A text in the first row, such as NA, makes the whole column text. If all later rows are numbers,
- * the text marks a missing value, unless the user said that the values are names. A first number
- * after many texts is probably a mistake in the file. */
+/* A text in the first row, such as NA, makes the whole column text. If all other values are
+ * numbers, the text marks a missing value. A first number after many texts is probably a mistake in
+ * the file. */
 int problem_check_texts(const dataset *d)
 {
     char where[1200];

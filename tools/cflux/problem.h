@@ -62,8 +62,8 @@ void *problem_input(const problem *p, fx_array *x);
 /* The loss of the model's outputs, the mean over the observations: Σ w[yᵢ]·lᵢ / n with the weights
  * of classes. */
 fx_array *problem_output_loss(const problem *p, fx_array *output, fx_array *y);
-/* True if the outputs of a model trained with this loss are probabilities, of classes or as numbers
- * from 0 to 1. False for a margin or other numbers. */
+/* True if the outputs of a model trained with this loss can be converted to probabilities of
+ * classes, or to targets from 0 to 1. False for margins and other numbers. */
 bool problem_has_probabilities(const problem *p);
 /* The model's outputs as probabilities: one for each class or number. */
 fx_array *problem_probabilities(const problem *p, fx_array *output);

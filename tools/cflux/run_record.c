@@ -104,9 +104,9 @@ static void add_mistake(mistakes *m, double size, int64_t at)
     m->at[i] = at;
 }
 
-/* The mistake in the k outputs of an observation. Numbers: the sum of squares. Classes: 0 for the
- * right class; otherwise how much larger the output of the predicted class is than that of the
- * target, or, with one output, its distance from the target. */
+/* The mistake in the k outputs of an observation. Numbers: the sum of the squared errors. Classes:
+ * 0 for the right class; otherwise how much larger the output of the predicted class is than that
+ * of the target, or, with one output, its distance from the target. */
 static double mistake_of(const problem *p, const double *output, const double *target, int64_t k,
                          bool right)
 {

@@ -21,8 +21,8 @@ typedef struct run_record {
 } run_record;
 
 /* Records samples spread evenly over x and y, and the observations with the largest mistakes, with
- * the model's outputs in inference mode. x has the original scale. `names`: of the inputs, or NULL.
- */
+ * the model's outputs in inference mode. x is scaled; the recorded inputs have the original scale.
+ * `names`: of the inputs, or NULL. */
 void record_fill(run_record *out, const problem *p, void *model, fx_array *x, fx_array *y,
                  const scores *s, const dataset *names);
 void record_free(run_record *record);

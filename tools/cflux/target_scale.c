@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Up to USUAL a target is not too large, because a short run does not learn anything else either.
- */
+/* A target up to USUAL never counts as too large: a run too short for it learns other targets no
+ * better. */
 static const double REACH = 10, USUAL = 25, LEAST = 0.03;
 
 static bool is_one_of(const char *name, size_t length, const char *const *names, int n)

@@ -1,10 +1,11 @@
 /* target_scale.h: scales the targets of a run that learns numbers, and finds targets that are too
  * large or too small to be learned without a scale.
  *
- * In training, the targets have mean μ = 0 and standard deviation σ = 1, for each output of the
- * model. A model ends in W·h + b if its last layer is a Dense layer with a bias and without an
- * activation. Its layer with σ·W and σ·b + μ predicts the targets in the units of the data. So the
- * saved model contains the scale, and needs no other entry of the file.
+ * For each output of the model, μ and σ are the mean and the standard deviation of the targets y of
+ * the training part. The run trains with (y − μ)/σ. A model ends in W·h + b if its last layer is a
+ * Dense layer with a bias and without an activation. After training, σ·W and σ·b + μ replace W and
+ * b, so that the model predicts y. So the saved model contains the scale, and needs no other entry
+ * of the file.
  */
 #ifndef CFLUX_TOOL_TARGET_SCALE_H
 #define CFLUX_TOOL_TARGET_SCALE_H

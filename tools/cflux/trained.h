@@ -6,7 +6,7 @@
  *     shape     the sizes of an observation
  *     columns   names of the features, texts
  *     classes   names of the classes, texts
- *     mean, std of the features, shaped like an observation
+ *     mean, std of the features, shaped like an observation (1 along axes that share a scale)
  *     fill      replaces missing values of the features, shaped like an observation
  *     merges    of the tokenizer, for texts; shape is then the number of tokens of an observation
  *
@@ -34,7 +34,7 @@ int trained_try(const char *path, const trained *t, const problem *p);
 int trained_load(const char *path, trained *t, problem *p);
 /* True for the model of cflux train --text. */
 bool trained_is_language(const trained *t);
-/* Sets the columns and the number of features that the model needs, whether they may be missing,
+/* Sets the columns and the number of features that the model needs, whether values may be missing,
  * and --shape and --transpose as in training. */
 void trained_request(const trained *t, const problem *p, data_request *r);
 /* Gives the observations the sizes that the model was trained on. */

@@ -36,8 +36,8 @@ int training_share_check(const data_options *o);
 /* Reads the data, and finds the classes of the problem. */
 int training_data_read(data_options *o, problem *p, training_data *d);
 /* Divides the data, by folds if f.n > 0, and completes the problem: the weights of classes, the
- * replacements of missing values, and the scale (that of `init` if it fits and none is requested).
- */
+ * replacements of missing values, and the scale (that of `init` if it fits and --normalise is
+ * auto). */
 int training_data_divide(const data_options *o, problem *p, const initial_model *init, fold f,
                          training_data *d);
 
