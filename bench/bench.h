@@ -78,13 +78,14 @@ void bench_row_of(double *values, int n, const char *unit, bench_row *out);
 void bench_open(const bench_case *c, bench_state *s);
 void bench_close(bench_state *s);
 
-/* Runs in the child process of startup/first-prediction: prints the time of the first prediction
- * and the peak of resident memory in KiB. */
+/* Runs in the child process of start/…: prints the time of the first prediction, the peak of
+ * resident memory in KiB, and the predicted number. */
 int bench_first_prediction(void);
 /* The same for the first training step of the digit demo's network, on random images. */
 int bench_first_step(void);
-/* Starts this program again, on the device, with one of the two options above. Returns the seconds
- * to what it prints and its memory in MiB. */
+/* Starts this program again, on the device, with --first-prediction or --first-step. Gives the
+ * seconds until the first prediction or step, and the peak of memory in MiB. False if the child
+ * fails. */
 bool bench_start_child(const char *option, double *seconds, double *mib);
 int bench_print_start(double value);
 

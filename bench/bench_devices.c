@@ -3,8 +3,8 @@
  * kernels, this library's product of 1024³ for the others), so that one table is readable for a CPU
  * and for a large GPU; and a second start of the program, with compiled kernels on disk.
  *
- * If libclblast is installed and the device is OpenCL's first, device/matmul-1024-clblast is
- * CLBlast's product, on its own queue.
+ * device/matmul-1024-clblast is CLBlast's product on OpenCL's first device, whatever --device says;
+ * the case fails without libclblast.
  */
 #include "bench.h"
 #include "opencl_api.h"
@@ -25,7 +25,7 @@ enum { N = 1 << 24, SIDE = 1024, STEPS = 400, SAMPLES = 15 };
 /* ---- bandwidth and products ------------------------------------------------------------------ */
 static fx_array *op_copy(bench_state *s)
 {
-    return fx_neg(s->x); /* one number in and out, so that only overhead is measured */
+    return fx_neg(s->x); /* reads one number and writes one: the speed of memory */
 }
 static fx_array *op_arithmetic(bench_state *s)
 {
@@ -75,8 +75,8 @@ static double best_of(bench_state *s, fx_array *(*op)(bench_state *))
     return best;
 }
 
-/* size: that of the array; flag: bytes read and written per element. 0: the copy itself, in GB/s.
- */
+/* size: that of the array; flag: bytes read and written per element; 0: the case is the copy
+ * itself, in GB/s. */
 static bool measure_memory(const bench_case *c, bench_row *out)
 {
     double value[SAMPLES];
@@ -107,7 +107,7 @@ static bool measure_product(const bench_case *c, bench_row *out)
     return fx_error_status() == FX_OK;
 }
 
-/* 3×3 over 64 channels. Each kind has as much work as one product. */
+/* 3×3 over 64 channels. All kinds have the same amount of work. */
 static fx_array *op_convolution(bench_state *s)
 {
     static const int64_t map[] = {32, 32, 64, 16}, kernel[] = {3, 3, 64, 64};

@@ -116,7 +116,7 @@ static void evaluate(bench_state *s)
 
 static fx_array *copy(bench_state *s)
 {
-    return fx_neg(s->x); /* one number in and out */
+    return fx_neg(s->x); /* reads one number and writes one */
 }
 
 static fx_array *unary(bench_state *s)
@@ -166,7 +166,7 @@ static fx_array *product(bench_state *s)
     return fx_matmul(s->x, s->w);
 }
 
-/* size[1]: TensorFloat-32. */
+/* size[1]: 1 allows TensorFloat-32. */
 static bool measure_product(const bench_case *c, bench_row *out)
 {
     const fx_precision before = fx_matmul_precision();

@@ -1,8 +1,8 @@
 /* bench_networks.c: measures training steps and forward passes of whole networks.
  *
  * A training step does what a program would write: forward pass, loss, gradient, one update with
- * Adam; the loss is computed too. Forward rows run under FX_TEST. Batches are fixed random arrays
- * already in memory, so loading data is not measured.
+ * Adam. It also requests the value of the loss. Forward rows run under FX_TEST. Batches are fixed
+ * random arrays already in memory, so loading data is not measured.
  */
 #include "../examples/gpt_model.h"
 #include "../tests/support/networks.h"
@@ -30,9 +30,9 @@ static fx_chain_layer *transformer_block(void)
     return fx_chain(block(&(sizes){.width = 256, .heads = 4}));
 }
 
-/* GPT-2's vocabulary; the model of 124 M parameters, and one with 4 blocks of width 256. */
-enum { VOCABULARY = 50257 };
+enum { VOCABULARY = 50257 }; /* of GPT-2 */
 
+/* The GPT-2 of 124 M parameters. */
 static fx_chain_layer *gpt2(void)
 {
     return (fx_chain_layer *)gpt(&(sizes){VOCABULARY, 1024, 768, 12, 12});

@@ -190,9 +190,10 @@ static bool measure_start(const bench_case *c, bench_row *out)
 }
 
 /* ---- contention ------------------------------------------------------------------------------ */
-/* Starts a process per core that only spins; they end with the measurement. */
 enum { MAX_SPINNERS = 64 };
 
+/* Starts a process for each core, which only spins, and ends when this program ends. Returns how
+ * many were started. */
 static int start_spinners(pid_t *spinners)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);

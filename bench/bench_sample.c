@@ -5,9 +5,10 @@
  * the time (the kernel counts this per task) was disturbed by other programs and is left out. If
  * fewer than three samples are left, the row has all samples, the disturbed ones too, and is marked
  * as contended. With one thread a sample of such a row is the processor time, which is exact except
- * for effects on the caches. With several threads it is the elapsed time. At least MIN_SAMPLES are
- * taken (FEW_SAMPLES of a step of more than SLOW seconds), and more while the time for the case
- * lasts. Compare medians; the minimum shows what an idle machine can do.
+ * for effects on the caches. With several threads it is the elapsed time. At least MIN_SAMPLES
+ * undisturbed ones are taken (FEW_SAMPLES of a step of more than SLOW seconds), and more while the
+ * time for the case lasts; if they are not found in 5 times this time, sampling ends. Compare
+ * medians; the minimum shows what an idle machine can do.
  *
  * Processes of a group take equally many samples of equally many steps. A sample's time is that of
  * the slowest process, and a sample that was disturbed in one process is left out in all.

@@ -8,7 +8,7 @@ default settings, and tuned (the widest instruction set in its own kernels and i
 versions do not detect on new processors; a malloc that keeps its memory, with huge pages). Only the tuned one also
 compiles (torch.compile). The table compares with the fastest peer. A row that other programs disturbed is measured
 again, at most twice. The files are written after each case, so an interrupted run keeps what it has measured.
-The end names the cases that no peer measured, and the variants that failed.
+The last lines name the cases that no peer measured, and the variants that failed.
 
 Usage: run.py --runner PATH [--out FOLDER] [--seconds S] [--threads N] [--commit C] [--warm-up S] [part of a name…]
 """

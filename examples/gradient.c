@@ -10,7 +10,7 @@ static fx_array *predict(fx_array *W, fx_array *b, fx_array *x)
 
 int main(void)
 {
-    fx_use("CUDA"); /* using CUDA: load the backend, if it is installed */
+    fx_use("CUDA"); /* loads the backend, if it is installed; in Julia: using CUDA */
 
     fx_array *W = fx_cu(fx_rand(2, 5)), *b = fx_cu(fx_rand(2));
     fx_array *x = fx_cu(fx_rand(5)), *y = fx_cu(fx_rand(2));

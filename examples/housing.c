@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     void *parts = fx_splitobs(table, FX_FRACTIONS(0.8), .shuffle = true, .seed = 1);
     void *sets[2];
     scale input = {0}, price = {0};
-    for (int i = 0; i < 2; i++) { /* numbers of the training rows scale those of the test, too */
+    for (int i = 0; i < 2; i++) { /* the scale of the training rows is also that of the test rows */
         fx_array *rows = fx_getobs(fx_child(parts, i));
         fx_array *x = fx_slice(rows, 0, 0, features);
         fx_array *y = fx_slice(rows, 0, features, features + 1);
