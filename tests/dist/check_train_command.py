@@ -57,6 +57,7 @@ def distance(a, b):
 class Run:
     def __init__(self, build, folder, start):
         self.cflux, self.folder, self.start = os.path.join(build, "tools", "cflux", "cflux"), folder, start
+        self.other = os.path.join(build, "tests", "mpi_cases")
         self.environment = dict(ENVIRONMENT, FX_PLUGIN_PATH=build)
 
     def train(self, n, *more, model=MODEL, status=0, data="line.csv", epochs=6, validation="0.1"):
@@ -191,6 +192,10 @@ def check_mistakes(name, run):
     done = subprocess.run(cflux, text=True, capture_output=True, timeout=60, cwd=run.folder, env=run.environment)
     run.start = start
     once(done.stderr, 'the processes have different settings: rank 1 has "--seed 7", rank 0 has "--seed 0"')
+    # Rank 1 is another program, whose second operation is not the first one of the comparison of settings.
+    done = subprocess.run([*start, "-n", "1", run.cflux, "train", "--data", "line.csv", "--model", MODEL, ":", "-n", "1", run.other,
+                           "fails_to_compare"], text=True, capture_output=True, timeout=60, cwd=run.folder, env=run.environment)
+    once(done.stderr, "rank 1 calls all_reduce (sum) of 1 Float32, but rank 0 calls all_reduce (max)")
     print(f"{name}: mistakes are told once")
 
 

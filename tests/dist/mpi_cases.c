@@ -1,5 +1,6 @@
-/* mpi_cases.c: what may go wrong between processes; started by check_mpi.py with the name of a
- * case. Each line that a process prints begins with its rank. */
+/* mpi_cases.c: what may go wrong between processes; started by check_mpi.py, and by
+ * check_train_command.py beside cflux, with the name of a case. Each line that a process prints
+ * begins with its rank. */
 #include <cflux.h>
 #include <dlfcn.h>
 #include <math.h>
@@ -483,10 +484,33 @@ static void gpu_wire(fx_dist *d)
     say_step("by MPI", d, fx_device_get("CPU", 0));
 }
 
+/* The largest number of all members, as members.c of cflux asks for it. */
+static void largest(fx_dist *d, double x)
+{
+    FX_SCOPE;
+    fx_eval(fx_dist_allreduce(d, fx_scalar(x), FX_REDUCE_MAX));
+    say_error("largest");
+}
+
+/* Member 1 of cflux train: agrees that the data are read, then runs another operation than the one
+ * that begins to compare the settings, and takes part in the agreement about that failure. */
+static void fails_to_compare(fx_dist *d)
+{
+    largest(d, -2);
+    fx_dist_barrier(d);
+    say_error("barrier");
+    largest(d, -2);
+    /* The text of the failure: FAILURE_TEXT bytes in failure.h. */
+    fx_eval(fx_dist_bcast(d, fx_cast(fx_zeros(4096), FX_DTYPE_U8), 0));
+    say_error("bcast");
+    largest(d, 0);
+}
+
 static const struct {
     const char *name;
     void (*run)(fx_dist *d);
 } cases[] = {{"busy_at_end", busy_at_end},
+             {"fails_to_compare", fails_to_compare},
              {"local_rank", local_rank},
              {"one_ends", one_ends},
              {"fork_one", fork_one},
