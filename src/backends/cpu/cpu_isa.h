@@ -34,6 +34,16 @@
 #else
 #define FXI_FOUR _Pragma("GCC unroll 4")
 #endif
+/* The number of vectors whose instructions the compiler interleaves in a loop over a function
+ * (FXI_VECTOR_LOOP). gcc interleaves them only if it may order instructions before it chooses
+ * registers; clang 14 never does. */
+#if defined(__clang__)
+#define FXI_INTERLEAVE
+#define FXI_INTERLEAVED 1
+#else
+#define FXI_INTERLEAVE  __attribute__((optimize("schedule-insns")))
+#define FXI_INTERLEAVED 3
+#endif
 
 #include "cpu_isa_math.h"
 #include "cpu_isa_wide.h"

@@ -15,13 +15,24 @@
 #define ROOT_BITS    UINT64_C(0x3fe6a09e667f3bcd) /* the bits of √½ */
 #define EXPONENT_F64 (UINT64_C(0xfff) << 52)
 
-/* x = n·ln 2 + r + lost with |r| ≤ ½ ln 2, where `lost` is the rounding error of r, and eʳ⁺ˡᵒˢᵗ − 1
- * = r + tail. NaN stays in r. `bias` is added to n before it is stored in t: the lowest bits of t
- * are the exponent's bits of 2^(n + bias − 1023). */
+/* x = n·ln 2 + r + lost with |r| ≤ ½ ln 2, where `lost` is the rounding error of r. NaN stays in r.
+ * `bias` is added to n before it is stored in t: the lowest bits of t are the exponent's bits of
+ * 2^(n + bias − 1023). */
 typedef struct vd_whole {
-    vd r, tail, t;
+    vd r, lost, t;
 } vd_whole;
 static inline vd_whole vd_nearest(vd x, double bias)
+{
+    const vd magic = vd_splat(ROUND_F64 + bias);
+    const vd t = vd_fma(x, vd_splat(0x1.71547652b82fep+0), magic), n = t - magic;
+    const vd exact = vd_fma(n, vd_splat(-LN2_HIGH_F64), x);
+    const vd r = vd_fma(n, vd_splat(-LN2_LOW_F64), exact);
+    return (vd_whole){r, vd_fma(n, vd_splat(-LN2_LOW_F64), exact - r), t};
+}
+
+/* eʳ − 1 − r + more for |r| ≤ ½ ln 2. With r as `more` this is eʳ − 1. With `lost` it is to be
+ * added to r, which gives eʳ⁺ˡᵒˢᵗ − 1 with fewer errors. */
+static inline vd vd_tail(vd r, vd more)
 {
     static const double c[] = {0x1.1e3d1a8d6a274p-29,
                                0x1.af6be782b616bp-26,
@@ -34,17 +45,13 @@ static inline vd_whole vd_nearest(vd x, double bias)
                                0x1.5555555555503p-5,
                                0x1.555555555555bp-3,
                                0x1.0p-1}; /* 2⁻⁶⁴ of eʳ */
-    const vd magic = vd_splat(ROUND_F64 + bias);
-    const vd t = vd_fma(x, vd_splat(0x1.71547652b82fep+0), magic), n = t - magic;
-    const vd exact = vd_fma(n, vd_splat(-LN2_HIGH_F64), x);
-    const vd r = vd_fma(n, vd_splat(-LN2_LOW_F64), exact);
-    const vd lost = vd_fma(n, vd_splat(-LN2_LOW_F64), exact - r);
-    return (vd_whole){r, vd_fma(vd_poly(r, c, 11), r * r, lost), t};
+    return vd_fma(vd_poly(r, c, 11), r * r, more);
 }
 
-/* The same, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be denormal or overflow. */
+/* The same r and lost, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be denormal or
+ * overflow. */
 typedef struct vd_parts {
-    vd r, tail;
+    vd r, lost;
     vl scale[2];
 } vd_parts;
 
@@ -55,7 +62,7 @@ static inline vd_parts vd_reduce(vd x, double least, double most)
     x = vd_max(vd_splat(least), vd_min(vd_splat(most), x));
     const vd_whole w = vd_nearest(x, 2 * 1023);
     const vl half = (vl)w.t >> 1, rest = (vl)w.t - half;
-    return (vd_parts){w.r, w.tail, {half << 52, rest << 52}};
+    return (vd_parts){w.r, w.lost, {half << 52, rest << 52}};
 }
 
 /* eˣ. The two factors are multiplied one after the other, so that the product overflows to Inf or
@@ -63,10 +70,11 @@ static inline vd_parts vd_reduce(vd x, double least, double most)
  * denormal, 2⁻¹⁰⁷⁴, and e⁷¹⁰ is larger than the largest number. */
 static inline vd vd_exp(vd x)
 {
-    /* s + s·(eʳ − 1) is rounded once, as 1 + (eʳ − 1) would be, since s is a power of two. */
+    /* s + s·(eʳ − 1) is rounded once, as 1 + (eʳ − 1) would be, since s is a power of two. `lost`
+     * is at most a quarter of an ulp of eʳ. */
     const vd_parts p = vd_reduce(x, -746.0, 710.0);
     const vd s = (vd)p.scale[0];
-    return vd_fma(p.r + p.tail, s, s) * (vd)p.scale[1];
+    return vd_fma(vd_tail(p.r, p.r), s, s) * (vd)p.scale[1];
 }
 
 /* eˣ − 1 = 2ⁿ·((eʳ − 1) + (1 − 2⁻ⁿ)): nothing cancels, and for n = 0 the second part is 0. Below
@@ -78,7 +86,7 @@ static inline vd vd_expm1(vd x)
     const vd base = 1.0 - inverse, sum = base + p.r;
     const vd rest =
         vd_pick(vd_less(vd_abs(base), vd_abs(p.r)), base - (sum - p.r), p.r - (sum - base));
-    const vd y = sum + (p.tail + rest);
+    const vd y = sum + (vd_tail(p.r, p.lost) + rest);
     return vd_with_sign(y * (vd)p.scale[0] * (vd)p.scale[1], x);
 }
 
@@ -146,11 +154,12 @@ static inline vd vd_tanh(vd x)
 {
     const vd a = vd_min(vd_splat(20.0), vd_abs(x));
     const vd_whole w = vd_nearest(a + a, 1023);
-    const vd s = (vd)((vl)w.t << 52), m = vd_fma(w.r + w.tail, s, s - 1.0);
+    const vd s = (vd)((vl)w.t << 52), m = vd_fma(w.r + vd_tail(w.r, w.lost), s, s - 1.0);
     const vd_mask large = vd_less(vd_splat(6.0), m);
     const vd sum = m + 2.0, lost = m - (sum - 2.0);
     const vd y = vd_pick(large, vd_splat(-2.0), m) / sum;
-    return vd_with_sign(vd_pick(large, y + 1.0, vd_fma(y * lost, 0.5 * y - 0.5, y)), x);
+    return vd_with_sign(
+        vd_pick(large, y + 1.0, vd_fma(y * lost, vd_fma(y, vd_splat(0.5), vd_splat(-0.5)), y)), x);
 }
 
 /* 1/(1 + e⁻ˣ) for x ≥ 0, with the roundings of `ref` and of the other backends: near 1 few bits of
@@ -163,7 +172,8 @@ static inline vd vd_sigmoid(vd x)
     const vd_mask negative = vd_less(x, vd_splat(0.0));
     const vd_whole w = vd_nearest(vd_max(vd_splat(-746.0), -vd_abs(x)), 1023 + 64);
     /* n is from −1077 to 0, so that one factor is enough, unlike in exp. */
-    const vd s = (vd)((vl)w.t << 52), e = vd_fma(w.r + w.tail, s, s) * 0x1p-64;
+    const vd s = (vd)((vl)w.t << 52);
+    const vd e = vd_fma(w.r + vd_tail(w.r, w.lost), s, s) * 0x1p-64;
     const vd sum = 1.0 + e, lost = e - (sum - 1.0);
     const vd y = vd_pick(negative, e, vd_splat(1.0)) / sum;
     return vd_pick(negative, vd_fma(y * lost, y - 1.0, y), y);

@@ -163,37 +163,51 @@ static inline vh vh_atan2(vh ys, vh xs)
 }
 
 /* ---- loops ----------------------------------------------------------------------------------- */
-/* Loops over a tile. The rest of a tile is computed as a whole vector too, not by a scalar form of
- * the function: so a number's result does not depend on its position. T is the type of an
- * element, V that of the operands u and v in EXPR. With one operand, b is a again and v is not
- * used. */
+/* Loops over a tile. In a function, most instructions wait for the previous one, and the processor
+ * cannot look ahead far enough to find those of the next vector. So a round computes several
+ * vectors, whose instructions the compiler interleaves.
+ *
+ * The rest of a tile is computed as a whole vector too, not by a scalar form of the function: so a
+ * number's result does not depend on its position. T is the type of an element, V that of the
+ * operands u and v in EXPR. With one operand, b is a again and v is not used. */
 #define FXI_VECTOR_LOOP(NAME, T, V, NSRC, EXPR)                                                    \
-    static inline void NAME##_vector(const T *a, const T *b, T *d)                                 \
+    static inline V NAME##_vector(const T *a, const T *b)                                          \
     {                                                                                              \
-        V u, v, w;                                                                                 \
+        V u, v;                                                                                    \
         memcpy(&u, a, sizeof u);                                                                   \
         memcpy(&v, b, sizeof v);                                                                   \
         (void)v;                                                                                   \
-        w = EXPR;                                                                                  \
-        memcpy(d, &w, sizeof w);                                                                   \
+        return EXPR;                                                                               \
     }                                                                                              \
-    static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
+    static FXI_INTERLEAVE void NAME(void *dv, const void *const *s, int n, int64_t attr)           \
     {                                                                                              \
-        enum { LANES = sizeof(V) / sizeof(T) };                                                    \
+        enum { LANES = sizeof(V) / sizeof(T), ROUND = FXI_INTERLEAVED * LANES };                   \
         (void)attr;                                                                                \
         const T *a = s[0], *b = s[NSRC - 1];                                                       \
         T *d = dv;                                                                                 \
         int i = 0;                                                                                 \
-        for (; i + LANES <= n; i += LANES)                                                         \
-            NAME##_vector(a + i, b + i, d + i);                                                    \
+        for (; i + ROUND <= n; i += ROUND) {                                                       \
+            V w[FXI_INTERLEAVED];                                                                  \
+            FXI_UNROLL                                                                             \
+            for (int k = 0; k < FXI_INTERLEAVED; k++)                                              \
+                w[k] = NAME##_vector(a + i + k * LANES, b + i + k * LANES);                        \
+            FXI_UNROLL                                                                             \
+            for (int k = 0; k < FXI_INTERLEAVED; k++)                                              \
+                memcpy(d + i + k * LANES, &w[k], sizeof w[k]);                                     \
+        }                                                                                          \
+        for (; i + LANES <= n; i += LANES) {                                                       \
+            const V w = NAME##_vector(a + i, b + i);                                               \
+            memcpy(d + i, &w, sizeof w);                                                           \
+        }                                                                                          \
         if (i == n)                                                                                \
             return;                                                                                \
+        /* Vectors, so that they are filled and read in one width. */                              \
         const size_t rest = (size_t)(n - i) * sizeof *d;                                           \
-        T tail[3][LANES] = {{0}};                                                                  \
-        memcpy(tail[0], a + i, rest);                                                              \
-        memcpy(tail[1], b + i, rest);                                                              \
-        NAME##_vector(tail[0], tail[1], tail[2]);                                                  \
-        memcpy(d + i, tail[2], rest);                                                              \
+        V u = {0}, v = {0};                                                                        \
+        memcpy(&u, a + i, rest);                                                                   \
+        memcpy(&v, b + i, rest);                                                                   \
+        u = NAME##_vector((const T *)&u, (const T *)&v);                                           \
+        memcpy(d + i, &u, rest);                                                                   \
     }
 FXI_VECTOR_LOOP(vector_exp, float, vf, 1, vf_exp(u))
 FXI_VECTOR_LOOP(vector_expm1, float, vf, 1, vf_expm1(u))
