@@ -263,8 +263,9 @@ static void choices_of_two_numbers(void **state)
     }
 }
 
-/* Σ of x where a mask is true and of `other` elsewhere, and the number of true elements, for masks
- * with no, one, some or only true elements. All numbers are multiples of ⅛, so sums are exact. */
+/* Σ of x where a mask is true and of `other` elsewhere, the number of true elements, and elements
+ * from which a choice of two numbers is subtracted, or to which it is added, for masks with no,
+ * one, some or only true elements. All numbers are multiples of ⅛, so sums are exact. */
 static void check_masked(int64_t m, int64_t n, int density, int axis, double other)
 {
     FX_SCOPE;
@@ -289,20 +290,32 @@ static void check_masked(int64_t m, int64_t n, int density, int axis, double oth
     fx_array *picked = fx_sum(fx_where(y, d, other), .dims = axes);
     fx_array *count = fx_sum(fx_cast(y, FX_DTYPE_F32), .dims = axes);
     fx_array *sum = fx_add(picked, fx_mul(top, count));
-    compute(fx_tuple(sum, count));
-    double *sums = elements(sum), *counts = elements(count);
+    fx_array *less = fx_sub(fx_mul(x, 2), fx_where(y, count, other));
+    fx_array *more = fx_add(fx_where(y, 0.25, other), d);
+    compute(fx_tuple(sum, count, less, more));
+    double *sums = elements(sum), *counts = elements(count), *lesses = elements(less),
+           *mores = elements(more);
     for (int64_t r = 0; r < n; r++) {
-        double chosen = 0, want = 0;
+        double chosen = 0, want = 0, most = -INFINITY;
         for (int64_t i = 0; i < m; i++) {
             const int64_t at = axis ? i * n + r : r * m + i;
             chosen += mask[at];
             want += mask[at] ? (double)v[at] : other;
+            most = fmax(most, (double)v[at]);
         }
         near(counts[r], chosen, 0, "count", m, n, r);
         near(sums[r], want, 0, "masked sum", m, n, r);
+        for (int64_t i = 0; i < m; i++) {
+            const int64_t at = axis ? i * n + r : r * m + i;
+            const double own = (double)v[at];
+            near(lesses[at], 2 * own - (mask[at] ? chosen : other), 0, "less", m, n, at);
+            near(mores[at], (mask[at] ? 0.25 : other) + (own - most), 0, "more", m, n, at);
+        }
     }
     free(v);
     free(mask);
+    free(lesses);
+    free(mores);
     free(sums);
     free(counts);
 }

@@ -250,13 +250,38 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
     }
 }
 
+/* A loop with a choice of two numbers. In a one-hot mask nearly all elements are false, and then
+ * the number for these is read instead of a tile. */
+static void choose(const runner *r, const fxi_row_call *c, const tile *t)
+{
+    const char *mask = r->at[c->operands[0]];
+    for (int64_t from = 0, n; from < t->n; from += n) {
+        bool some;
+        n = fxi_cpu_mask_run((const uint8_t *)mask + from, t->n - from, &some);
+        const int64_t at = from * (int64_t)sizeof(float);
+        char *chosen = r->at[c->src[c->choice]] + at;
+        const void *src[3];
+        for (int k = 0; k < 3; k++)
+            src[k] = r->at[c->src[k]] + (c->ones >> k & 1 ? 0 : at);
+        if (some)
+            c->terms(chosen,
+                     (const void *[]){mask + from, r->at[c->operands[1]], r->at[c->operands[2]]},
+                     (int)n, 0);
+        else
+            src[c->choice] = r->at[c->operands[2]];
+        (some ? c->loop : c->sparse)(r->at[c->to] + at, src, (int)n, c->attr);
+    }
+}
+
 static void run_calls(const runner *r, int32_t from, int32_t to, const tile *t)
 {
     for (const fxi_row_call *c = r->p->calls + from, *end = r->p->calls + to; c < end; c++) {
         /* Unused operands name location 0, which exists. */
         const void *const src[] = {r->at[c->src[0]], r->at[c->src[1]], r->at[c->src[2]]};
+        if (c->sparse)
+            choose(r, c, t);
         /* Without a loop the call is a reduction. */
-        if (c->loop)
+        else if (c->loop)
             c->loop(r->at[c->to], src, t->n, c->attr);
         else
             (c->across ? sum_across : reduce)(r, c, t);

@@ -32,6 +32,12 @@ typedef struct fxi_row_call {
     fxi_tile_fn terms;
     int16_t operands[3];
     bool counts, picks;
+    /* A loop with a choice of two numbers: `terms` chooses src[choice], which only this call reads.
+     * `sparse` is the loop that takes the single number operands[2] in place of it, where no
+     * element of the mask is true. `ones`: bits of the src that are single numbers for both
+     * loops. */
+    fxi_tile_fn sparse;
+    uint8_t choice, ones;
 } fxi_row_call;
 
 /* A sum across rows: an output that a part accumulates over all its rows. */

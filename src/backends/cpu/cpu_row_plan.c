@@ -61,6 +61,7 @@ typedef struct register_location {
     int16_t elements, values, one;
     int16_t spread, spread_pass; /* a row's value repeated as elements, filled in this pass */
     int16_t last_use, last_pass;
+    int16_t chosen; /* the task of a choice that is computed by its only reader */
     uint8_t dtype;
     bool row; /* one value a row */
 } register_location;
@@ -349,23 +350,31 @@ static void round_result(builder *m, const fx_instr *ins, int location)
         add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], location, location);
 }
 
-/* Stores the locations that a task reads, and returns its loop. A loop takes an operand as a single
- * number if it is the same for all elements of the call: a number that all rows share, and, for an
- * instruction on elements, a value of the row, unless a tile holds several rows. */
-static fxi_tile_fn choose_loop(builder *m, const fxi_cpu_task *t, int16_t *out_src)
+/* Bits of the operands of a task that are the same for all elements of the call: a number that all
+ * rows share, and, for an instruction on elements, a value of the row, unless a tile holds several
+ * rows. */
+static unsigned scalars_of(const builder *m, const fxi_cpu_task *t)
 {
-    unsigned scalars = 0, ones;
+    unsigned scalars = 0;
     for (int i = 0; i < t->nreads; i++) {
         const register_location *a = &m->regs[t->reads[i]];
         scalars |= (unsigned)(a->row && (is_one(a) || !(t->ins->row || m->p->tile_rows))) << i;
     }
-    const fxi_tile_fn loop = fxi_cpu_task_loop(m->simd, t, scalars, &ones);
+    return scalars;
+}
+
+/* Stores the locations that a task reads, and returns its loop. A loop takes some of the scalars as
+ * single numbers (*out_ones). */
+static fxi_tile_fn choose_loop(builder *m, const fxi_cpu_task *t, int16_t *out_src,
+                               unsigned *out_ones)
+{
+    const fxi_tile_fn loop = fxi_cpu_task_loop(m->simd, t, scalars_of(m, t), out_ones);
     if (!loop)
         m->status = FX_STATUS_UNSUPPORTED;
     for (int i = 0; i < t->nreads; i++)
-        out_src[i] = ones >> i & 1 ? one_of(m, t->reads[i])
-                     : t->ins->row ? values_of(m, t->reads[i])
-                                   : elements_of(m, t->reads[i]);
+        out_src[i] = *out_ones >> i & 1 ? one_of(m, t->reads[i])
+                     : t->ins->row      ? values_of(m, t->reads[i])
+                                        : elements_of(m, t->reads[i]);
     return loop;
 }
 
@@ -376,7 +385,8 @@ static void add_row_call(builder *m, int k)
     register_location *to = &m->regs[m->tasks[k].result];
     const int out = location_of_output(m, m->tasks[k].result);
     int16_t src[3] = {0, 0, 0};
-    const fxi_tile_fn loop = choose_loop(m, &m->tasks[k], src);
+    unsigned ones;
+    const fxi_tile_fn loop = choose_loop(m, &m->tasks[k], src, &ones);
     /* 16-bit values stay in Float32 while the block runs, and are rounded to memory at its end
      * (store_rows). */
     to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
@@ -426,9 +436,10 @@ static void add_masked_sum(builder *m, int k, int16_t to)
     const fx_instr *terms = m->tasks[k].first, *ins = m->tasks[k].ins;
     fxi_cpu_task of_terms = m->tasks[k];
     int16_t src[3] = {0, 0, 0};
+    unsigned ones;
     of_terms.ins = terms;
     of_terms.first = NULL;
-    const fxi_tile_fn loop = choose_loop(m, &of_terms, src);
+    const fxi_tile_fn loop = choose_loop(m, &of_terms, src, &ones);
     const int16_t tile = take(m, SCRATCH_TILE);
     fxi_row_call *c = add_call(m, NULL, take(m, SCRATCH_SUMS), tile);
     c->reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
@@ -544,17 +555,90 @@ static void assign_elements(builder *m, int k)
     release_tiles(m, k, size, false);
 }
 
+/* The only task that reads the result of task k; NOWHERE if there are several. */
+static int only_reader(const builder *m, int k)
+{
+    int reader = NOWHERE;
+    for (int j = k + 1; j < m->ntasks; j++)
+        for (int i = 0; i < m->tasks[j].nreads; i++) {
+            if (m->tasks[j].reads[i] != m->tasks[k].result)
+                continue;
+            if (reader != NOWHERE)
+                return NOWHERE;
+            reader = j;
+        }
+    return reader;
+}
+
+/* Is task k a choice of two numbers whose only reader may compute it (fxi_row_call.sparse)? The
+ * mask is an operand of the step: the memory of another one might be used again before the reader.
+ * All other elements that the reader reads and writes have the size of a Float32. */
+static bool is_choice(const builder *m, int k)
+{
+    enum { NUMBERS = 2 | 4 };
+    const fxi_cpu_task *t = &m->tasks[k];
+    if (t->ins->op != FX_OP_SELECT || t->ins->dtype != FX_DTYPE_F32 || t->ins->row ||
+        t->reads[0] >= m->step->nin || location_of_output(m, t->result) != NOWHERE)
+        return false;
+    const int reader = only_reader(m, k);
+    const fx_instr *ins = reader == NOWHERE ? NULL : m->tasks[reader].ins;
+    return ins && ins->op != FX_OP_REDUCE && ins->op != FX_OP_SELECT && !ins->row &&
+           ins->pass == t->ins->pass && ins->dtype == FX_DTYPE_F32 && ins->from == FX_DTYPE_F32 &&
+           (scalars_of(m, t) & NUMBERS) == NUMBERS;
+}
+
+static void add_element_call(builder *m, int k);
+
+/* The operand of task t that is a choice which the call of t computes; NOWHERE if there is none.
+ * There must be a loop that takes it as a single number, and the other operands as the loop of t
+ * does. Other choices become calls of their own. */
+static int find_choice(builder *m, const fxi_cpu_task *t)
+{
+    int choice = NOWHERE;
+    for (int i = 0; i < t->nreads; i++) {
+        register_location *a = &m->regs[t->reads[i]];
+        const int task = a->chosen;
+        unsigned ones, more;
+        if (task == NOWHERE)
+            continue;
+        fxi_cpu_task_loop(m->simd, t, scalars_of(m, t), &ones);
+        fxi_cpu_task_loop(m->simd, t, scalars_of(m, t) | 1u << i, &more);
+        if (choice == NOWHERE && more == (ones | 1u << i)) {
+            assign_elements(m, task);
+            choice = i;
+        } else {
+            add_element_call(m, task);
+        }
+    }
+    return choice;
+}
+
+/* Call c of task t computes the choice that is its operand number `choice`. */
+static void add_choice(builder *m, fxi_row_call *c, const fxi_cpu_task *t, int choice)
+{
+    unsigned ones;
+    c->choice = (uint8_t)choice;
+    c->sparse = fxi_cpu_task_loop(m->simd, t, scalars_of(m, t) | 1u << choice, &ones);
+    c->terms = choose_loop(m, &m->tasks[m->regs[t->reads[choice]].chosen], c->operands, &ones);
+}
+
 static void add_element_call(builder *m, int k)
 {
-    const fx_instr *ins = m->tasks[k].ins;
-    const int out = location_of_output(m, m->tasks[k].result);
+    const fxi_cpu_task *t = &m->tasks[k];
+    const fx_instr *ins = t->ins;
+    const int out = location_of_output(m, t->result);
+    const int choice = find_choice(m, t);
     int16_t src[3] = {0, 0, 0};
-    const fxi_tile_fn loop = choose_loop(m, &m->tasks[k], src);
+    unsigned ones;
+    const fxi_tile_fn loop = choose_loop(m, t, src, &ones);
     assign_elements(m, k);
-    const register_location *to = &m->regs[m->tasks[k].result];
+    const register_location *to = &m->regs[t->result];
     fxi_row_call *c = add_call(m, loop, to->elements, 0);
     c->attr = ins->attr;
+    c->ones = (uint8_t)ones;
     memcpy(c->src, src, sizeof c->src);
+    if (choice != NOWHERE)
+        add_choice(m, c, t, choice);
     round_result(m, ins, to->elements);
     const fxi_tile_fn store = store_of(m, ins->dtype);
     /* Computed directly in the memory of the output, or not an output. */
@@ -575,6 +659,8 @@ static void add_task(builder *m, int k)
     to->row = ins->row;
     if (ins->op == FX_OP_REDUCE)
         (ins->row ? add_reduction : add_sum)(m, k);
+    else if (is_choice(m, k))
+        to->chosen = (int16_t)k;
     else
         (ins->row ? add_row_call : add_element_call)(m, k);
 }
@@ -847,8 +933,14 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     if (p->columns)
         divide_columns(p, step);
     for (int r = 0; r < m.nregs; r++)
-        m.regs[r] = (register_location){
-            NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = NOWHERE, .last_pass = NOWHERE};
+        m.regs[r] = (register_location){NOWHERE,
+                                        NOWHERE,
+                                        NOWHERE,
+                                        NOWHERE,
+                                        NOWHERE,
+                                        .last_use = NOWHERE,
+                                        .last_pass = NOWHERE,
+                                        .chosen = NOWHERE};
     bool kept[FXI_TASK_REGISTERS] = {false};
     for (int r = step->nin; r < m.nregs; r++)
         kept[r] = location_of_output(&m, r) >= 0;
