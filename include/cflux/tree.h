@@ -254,6 +254,12 @@ typedef struct fx_function {
     void *(*combine)(int n, void *const *args);
 } fx_function;
 /* clang-format off */
+/* Functions that are in Julia's module Base. */
+#define FXI_BASE_FUNCTIONS(X)                                                                      \
+    X(EXP, exp) X(EXPM1, expm1) X(SIN, sin) X(COS, cos) X(TAN, tan) X(ATAN, atan)                  \
+    X(SINH, sinh) X(COSH, cosh) X(ASINH, asinh) X(ABS, abs) X(ABS2, abs2) X(SIGN, sign)            \
+    X(INV, inv) X(SQRT, sqrt) X(LOG, log) X(LOG1P, log1p)                                          \
+    X(ASIN, asin) X(ACOS, acos) X(ACOSH, acosh) X(ATANH, atanh) X(VEC, vec)
 #define FXI_FUNCTIONS(X)                                                                           \
     X(IDENTITY, identity) X(SIGMOID, sigmoid) X(HARDSIGMOID, hardsigmoid)                          \
     X(LOGSIGMOID, logsigmoid) X(TANH, tanh) X(HARDTANH, hardtanh)                                  \
@@ -263,8 +269,9 @@ typedef struct fx_function {
     X(GELU_ERF, gelu_erf) X(SWISH, swish) X(HARDSWISH, hardswish)                                  \
     X(LISHT, lisht) X(SOFTPLUS, softplus) X(SOFTSIGN, softsign)                                    \
     X(LOGCOSH, logcosh) X(MISH, mish) X(TANHSHRINK, tanhshrink)                                    \
-    X(SOFTSHRINK, softshrink) X(TRELU, trelu) X(EXP, exp)                                          \
-    X(SOFTMAX, softmax) X(LOGSOFTMAX, logsoftmax) X(FLATTEN, flatten)
+    X(SOFTSHRINK, softshrink) X(TRELU, trelu)                                                      \
+    X(SOFTMAX, softmax) X(LOGSOFTMAX, logsoftmax) X(FLATTEN, flatten)                              \
+    FXI_BASE_FUNCTIONS(X) X(ONLY, only)
 /* clang-format on */
 #define FXI_FUNCTION_DECL(NAME, name) extern FX_API fx_function fxi_function_##name;
 FXI_FUNCTIONS(FXI_FUNCTION_DECL)
@@ -325,6 +332,27 @@ FX_API fx_function *fx_cat_function(int axis);
 #define FX_SOFTSHRINK   (&fxi_function_softshrink)
 #define FX_TRELU        (&fxi_function_trelu)
 #define FX_EXP          (&fxi_function_exp)
+#define FX_EXPM1        (&fxi_function_expm1)
+#define FX_SIN          (&fxi_function_sin)
+#define FX_COS          (&fxi_function_cos)
+#define FX_TAN          (&fxi_function_tan)
+#define FX_ATAN         (&fxi_function_atan)
+#define FX_SINH         (&fxi_function_sinh)
+#define FX_COSH         (&fxi_function_cosh)
+#define FX_ASINH        (&fxi_function_asinh)
+#define FX_ABS          (&fxi_function_abs)
+#define FX_ABS2         (&fxi_function_abs2) /* x² */
+#define FX_SIGN         (&fxi_function_sign)
+#define FX_INV          (&fxi_function_inv) /* 1/x */
+#define FX_SQRT         (&fxi_function_sqrt)
+#define FX_LOG          (&fxi_function_log)
+#define FX_LOG1P        (&fxi_function_log1p)
+#define FX_ASIN         (&fxi_function_asin)
+#define FX_ACOS         (&fxi_function_acos)
+#define FX_ACOSH        (&fxi_function_acosh)
+#define FX_ATANH        (&fxi_function_atanh)
+#define FX_VEC          (&fxi_function_vec) /* a vector of all elements */
+#define FX_ONLY         (&fxi_function_only) /* the element of an array of one element: a 0-d array */
 #define FX_SOFTMAX      (&fxi_function_softmax)
 #define FX_LOGSOFTMAX   (&fxi_function_logsoftmax)
 #define FX_FLATTEN      (&fxi_function_flatten)

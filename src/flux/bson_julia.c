@@ -310,8 +310,8 @@ bool fxi_julia_is_connection(const fx_function *f)
 
 fx_function *fxi_julia_function(const fxi_julia *j, fxi_bson v)
 {
-    static const char *const modules[] = {"",         "NNlib.",      "Flux.",
-                                          "MLUtils.", "Flux.NNlib.", "Statistics."};
+    static const char *const modules[] = {
+        "", "NNlib.", "Flux.", "MLUtils.", "Flux.NNlib.", "Statistics.", "Iterators."};
     char name[FXI_JULIA_NAME];
     fxi_julia_struct_name(j, v, name);
     const char *mark = strchr(name, '#');

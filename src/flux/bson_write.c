@@ -158,15 +158,28 @@ static const fx_function *function_of(const void *object)
                                                                                             : NULL;
 }
 
+static bool is_of_base(const fx_function *f)
+{
+#define ROW(NAME, name) &fxi_function_##name,
+    static const fx_function *const all[] = {FXI_BASE_FUNCTIONS(ROW) FX_IDENTITY, FX_TANH, FX_ONLY};
+#undef ROW
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] == f)
+            return true;
+    return fxi_julia_is_connection(f);
+}
+
 /* The module of a function in Julia, and the name of its type there: NNlib.#relu. */
-static void function_path(writer *w, const fx_function *f, char name[80], const char *path[4])
+static void function_path(writer *w, const fx_function *f, char name[80], const char *path[5])
 {
     int n = 0;
     if (f == FX_MEAN) {
         path[n++] = "Statistics";
-    } else if (f == FX_IDENTITY || f == FX_TANH || f == FX_EXP || fxi_julia_is_connection(f)) {
+    } else if (is_of_base(f)) {
         path[n++] = "Main";
         path[n++] = f == FX_TUPLE ? "Core" : "Base";
+        if (f == FX_ONLY)
+            path[n++] = "Iterators";
     } else {
         path[n++] = f == FX_FLATTEN ? "Flux" : "NNlib";
     }
@@ -457,7 +470,7 @@ static void put_object(writer *w, const char *key, const void *object, bool type
     const fx_function *f = function_of(object);
     const char *text = fxi_file_text_of(object);
     char name[80];
-    const char *path[4];
+    const char *path[5];
     if (!object && type)
         fxi_put_core_type(&w->base, key, "Nothing");
     else if (!object)

@@ -105,7 +105,8 @@ void *fxi_closure_whole(int n, void *const *layers)
 
 bool fxi_takes_whole_array(const fx_function *f)
 {
-    return f == FX_IDENTITY || f == FX_SOFTMAX || f == FX_LOGSOFTMAX || f == FX_FLATTEN;
+    return f == FX_IDENTITY || f == FX_SOFTMAX || f == FX_LOGSOFTMAX || f == FX_FLATTEN ||
+           f == FX_VEC || f == FX_ONLY;
 }
 
 const fxi_closure_layer *fxi_closure_of(const void *object)

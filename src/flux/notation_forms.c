@@ -78,7 +78,7 @@ static fx_function *connection_named(fxi_span name)
 
 fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
 {
-    char list[400] = "";
+    char list[360] = "";
     if (fxi_span_is(name, "cat"))
         return take_cat(r, name);
     fx_function *connection = connection_named(name);

@@ -6,6 +6,7 @@
  * tree.h that is missing from the table causes a link error.
  */
 #include "functions.h"
+#include "node.h"
 
 #include <cflux/ops.h>
 
@@ -46,6 +47,16 @@ static fx_array *logsoftmax(fx_array *x)
 {
     return fx_logsoftmax(x);
 }
+static fx_array *only(fx_array *x)
+{
+    char sizes[FXI_SHAPE_TEXT];
+    if (fx_is_error(x))
+        return x;
+    if (fx_length(x) == 1)
+        return fxi_reshape(x, 0, NULL);
+    return fx_error_array(fx_fail(FX_STATUS_SHAPE, "only", "expects an array of 1 element, got %s",
+                                  fxi_shape_text(x->node->ndim, x->node->shape, sizes)));
+}
 
 #define FUNCTION(symbol, function, printed)                                                        \
     fx_function fxi_function_##symbol = {                                                          \
@@ -77,9 +88,30 @@ FUNCTION(tanhshrink, fx_tanhshrink, "tanhshrink")
 FUNCTION(softshrink, fx_softshrink, "softshrink")
 FUNCTION(trelu, fx_trelu, "trelu")
 FUNCTION(exp, fx_exp, "exp")
+FUNCTION(expm1, fx_expm1, "expm1")
+FUNCTION(sin, fx_sin, "sin")
+FUNCTION(cos, fx_cos, "cos")
+FUNCTION(tan, fx_tan, "tan")
+FUNCTION(atan, fx_atan, "atan")
+FUNCTION(sinh, fx_sinh, "sinh")
+FUNCTION(cosh, fx_cosh, "cosh")
+FUNCTION(asinh, fx_asinh, "asinh")
+FUNCTION(abs, fx_abs, "abs")
+FUNCTION(abs2, fx_square, "abs2")
+FUNCTION(sign, fx_sign, "sign")
+FUNCTION(inv, fx_reciprocal, "inv")
+FUNCTION(sqrt, fx_sqrt, "sqrt")
+FUNCTION(log, fx_log, "log")
+FUNCTION(log1p, fx_log1p, "log1p")
+FUNCTION(asin, fx_asin, "asin")
+FUNCTION(acos, fx_acos, "acos")
+FUNCTION(acosh, fx_acosh, "acosh")
+FUNCTION(atanh, fx_atanh, "atanh")
+FUNCTION(vec, fx_vec, "vec")
 FUNCTION(softmax, softmax, "softmax")
 FUNCTION(logsoftmax, logsoftmax, "logsoftmax")
 FUNCTION(flatten, fx_flatten, "Flux.flatten")
+FUNCTION(only, only, "only")
 #undef FUNCTION
 
 fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x))

@@ -26,8 +26,10 @@ PLAIN = {"Symbol", "Nothing", "String", "Missing", "Any", "Colon", "Random.TaskL
 NNLIB = ("σ hardσ logσ hardtanh relu relu6 leakyrelu rrelu elu celu selu gelu gelu_tanh gelu_sigmoid "
          "gelu_erf swish hardswish lisht softplus softsign logcosh mish tanhshrink softshrink trelu "
          "softmax logsoftmax").split()
+BASE = ("identity tanh exp expm1 sin cos tan atan sinh cosh asinh abs abs2 sign inv sqrt log log1p asin acos acosh "
+        "atanh vec reshape size").split()
 FUNCTIONS = ({"NNlib.#" + f for f in NNLIB} | {"Flux.#flatten", "MLUtils.#flatten"} |
-             {"#identity", "#tanh", "#exp", "Broadcast.#broadcast", "#reshape", "#size"} |
+             {"#" + f for f in BASE} | {"Iterators.#only", "Broadcast.#broadcast"} |
              {"#" + f for f in "*+-/"})
 NORM = [("λ", "F"), ("β", "V"), ("γ", "V"), ("μ", "W"), ("σ²", "W"), ("ϵ", "N"), ("momentum", "N"),
         ("affine", "Bool"), ("track_stats", "Bool"), ("active", ("Bool", "Nothing")), ("chs", "Int64")]

@@ -517,6 +517,7 @@ def closures(folder):
         "minus": dotted("-", 1.5, X), "less": dotted("-", X, INT(1)), "over": dotted("/", INT(1), X),
         "divided": dotted("/", X, INT(3)), "power": dotted("*", X, 2.0),
         "tanh": dotted("tanh", X), "softmax": anonymous(call("softmax", X)), "same": anonymous(call("identity", X)),
+        "sine": dotted("sin", X), "vector": anonymous(call("vec", X)), "bare": fun("Base/#abs2"),
         "flat": anonymous(call("flatten", X)), "pool": anonymous(call("maxpool", X, ints(2, 2))),
         "mean": anonymous(call("meanpool", X, ints(2, 2))),
         "several": anonymous(call("size", X, INT(4)), call("reshape", X, COLON, ssa(1)),

@@ -67,6 +67,18 @@ static fx_array *hyperbolic(fx_array *x)
 {
     return fx_tanh(x);
 }
+static fx_array *sine(fx_array *x)
+{
+    return fx_sin(x);
+}
+static fx_array *vector(fx_array *x)
+{
+    return fx_vec(x);
+}
+static fx_array *square(fx_array *x)
+{
+    return fx_mul(x, x);
+}
 static fx_array *soft(fx_array *x)
 {
     return fx_softmax(x);
@@ -107,6 +119,9 @@ static const struct {
     {"tanh", "tanh", hyperbolic},
     {"softmax", "softmax", soft},
     {"same", "identity", same},
+    {"sine", "sin", sine},
+    {"vector", "vec", vector},
+    {"bare", "abs2", square},
     {"flat", "Flux.flatten", flatten4},
     {"pool", "MaxPool((2, 2))", maximum},
     {"mean", "MeanPool((2, 2))", mean},

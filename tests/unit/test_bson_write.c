@@ -150,6 +150,35 @@ static void every_layer_and_back(void **state)
     assert_true(fx_item(fx_all(fx_eq(y, z))) == 1);
 }
 
+/* Each function as an activation and in a chain. check_bson.py lists their modules in Julia. */
+static void every_function_and_back(void **state)
+{
+#define ADDRESS(NAME, name) &fxi_function_##name,
+    static fx_function *const all[] = {FXI_FUNCTIONS(ADDRESS)};
+#undef ADDRESS
+    enum { N = sizeof all / sizeof all[0] };
+    (void)state;
+    FX_TEST;
+    char line[400];
+    void *items[2 * N];
+    for (int i = 0; i < N; i++) {
+        items[2 * i] = fx_dense(1, 1, all[i]);
+        items[2 * i + 1] = all[i];
+    }
+    const char *path = fresh_path("functions.bson");
+    assert_int_equal(fx_save(path, "model", fxi_chain(2 * N, items)), FX_OK);
+    checker("load", path, NULL, line, sizeof line);
+    assert_true(atoi(line) >= 3 * N);
+    fx_chain_layer *back = fx_load_key(path, "model");
+    assert_false(fx_is_error(back));
+    for (int i = 0; i < N; i++) {
+        fx_dense_layer *layer = back->layers.items[2 * i];
+        fx_function *act = layer->act ? layer->act : FX_IDENTITY;
+        assert_string_equal(act->name, all[i]->name);
+        assert_ptr_equal(back->layers.items[2 * i + 1], act);
+    }
+}
+
 /* A state goes into another model of the same layers; a bias that is false there is zero. */
 static void state_and_back(void **state)
 {
@@ -461,6 +490,7 @@ int main(void)
         cmocka_unit_test(arrays_of_bytes),
         cmocka_unit_test(the_trees_of_flux),
         cmocka_unit_test(every_layer_and_back),
+        cmocka_unit_test(every_function_and_back),
         cmocka_unit_test(state_and_back),
         cmocka_unit_test(state_of_flux),
         cmocka_unit_test(shared_weights_stay_shared),

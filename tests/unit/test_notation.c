@@ -9,6 +9,7 @@
 
 #include <cflux.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,8 @@ static void written_by_hand(void **state)
         {"x -> 2f0x", "x -> 2.0f0 .* x"},
         {"x -> 1.0e-3 .* x ./ 3 .- 1", "Chain(x -> 0.001 .* x, x -> x ./ 3, x -> x .- 1)"},
         {"x -> 2 * NNlib.relu.(x .+ 1)", "Chain(x -> x .+ 1, relu, x -> 2 .* x)"},
+        {"Chain(Dense(2 => 3, sin), x -> abs2.(x), Base.sqrt, x -> vec(x), only)",
+         "Chain(Dense(2 => 3, sin), abs2, sqrt, vec, only)"},
         {"Chain([softmax, Dense(1 => 1)])", "Chain(softmax, Dense(1 => 1))"},
         {"Chain(enc = Dense(4 => 2), β₂ = Dense(2 => 4))",
          "Chain(enc = Dense(4 => 2), β₂ = Dense(2 => 4))"},
@@ -123,6 +126,90 @@ static void options_that_are_not_printed(void **state)
     }
 }
 
+/* ---- functions of Julia's Base --------------------------------------------------------------- */
+
+/* f and its derivative, by C's functions. */
+#define SLOPE(name, f, df)                                                                         \
+    static double value_of_##name(double x)                                                        \
+    {                                                                                              \
+        return f;                                                                                  \
+    }                                                                                              \
+    static double slope_of_##name(double x)                                                        \
+    {                                                                                              \
+        (void)x;                                                                                   \
+        return df;                                                                                 \
+    }
+#define BASE_ROWS(X)                                                                               \
+    X(exp, exp(x), exp(x))                                                                         \
+    X(expm1, expm1(x), exp(x)) X(sin, sin(x), cos(x)) X(cos, cos(x), -sin(x))                      \
+        X(tan, tan(x), 1 / (cos(x) * cos(x))) X(atan, atan(x), 1 / (1 + x * x))                    \
+            X(sinh, sinh(x), cosh(x)) X(cosh, cosh(x), sinh(x))                                    \
+                X(asinh, asinh(x), 1 / sqrt(x * x + 1)) X(abs, fabs(x), x < 0 ? -1 : 1)            \
+                    X(abs2, x *x, 2 * x) X(sign, x < 0 ? -1 : 1, 0) X(inv, 1 / x, -1 / (x * x))    \
+                        X(sqrt, sqrt(x), 0.5 / sqrt(x)) X(log, log(x), 1 / x)                      \
+                            X(log1p, log1p(x), 1 / (1 + x)) X(asin, asin(x), 1 / sqrt(1 - x * x))  \
+                                X(acos, acos(x), -1 / sqrt(1 - x * x))                             \
+                                    X(acosh, acosh(x), 1 / sqrt(x * x - 1))                        \
+                                        X(atanh, atanh(x), 1 / (1 - x * x)) X(vec, x, 1)           \
+                                            X(tanh, tanh(x), 1 - tanh(x) * tanh(x))                \
+                                                X(identity, x, 1)
+/* clang-format off */
+BASE_ROWS(SLOPE)
+/* clang-format on */
+#undef SLOPE
+
+static void check_near(const char *name, fx_array *x, int i, double expected)
+{
+    const double got = fx_at(x, i);
+    if (!(fabs(got - expected) <= 1e-12 * (1 + fabs(expected))) && !(isnan(got) && isnan(expected)))
+        fail_msg("%s: %.17g instead of %.17g", name, got, expected);
+}
+
+/* Values and gradients, also outside of a function's domain, where both are NaN. */
+static void functions_of_base(void **state)
+{
+    (void)state;
+    static const double x[] = {-2.5, -0.75, -0.25, 0.5, 0.9, 1.5, 3};
+    static const struct {
+        const char *name;
+        double (*value)(double), (*slope)(double);
+    } rows[] = {
+#define ROW(name, f, df) {#name, value_of_##name, slope_of_##name},
+        BASE_ROWS(ROW)
+#undef ROW
+    };
+    enum { N = sizeof x / sizeof *x };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        FX_SCOPE;
+        char text[80];
+        snprintf(text, sizeof text, "Chain(Base.%s)", rows[i].name);
+        fx_array *in = fx_from(FX_DTYPE_F64, x, N), *y = fx_call(parsed(text), in);
+        fx_array *gradient = fx_gradient(fx_sum(y), in);
+        assert_int_equal(fx_eltype(y), FX_DTYPE_F64);
+        for (int k = 0; k < N; k++) {
+            check_near(rows[i].name, y, k, rows[i].value(x[k]));
+            if (!isnan(rows[i].value(x[k])))
+                check_near(rows[i].name, gradient, k, rows[i].slope(x[k]));
+        }
+    }
+}
+
+/* An array of one element of any shape becomes a number; other arrays are an error, as in Julia. */
+static void only_takes_one_element(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *model = parsed("Chain(Dense(2 => 1; init=ones32), only, sqrt)");
+    fx_array *x = fx_from(FX_DTYPE_F32, ((const float[]){4, 5}), 2, 1), *y = fx_call(model, x);
+    assert_true(fx_ndims(y) == 0 && fx_item(y) == 3);
+    fx_array *g = fx_gradient(y, x); /* 1/(2·3) for each */
+    assert_true(fx_ndims(g) == 2 && fabs(fx_at(g, 0) - 1.0 / 6) < 1e-7);
+    assert_true(fx_is_error(fx_call(FX_ONLY, fx_ones(2, 3))));
+    assert_string_equal(fx_error_take().message, "only: expects an array of 1 element, got 2×3");
+    assert_true(fx_is_error(fx_call(FX_ONLY, fx_ones(0))));
+    assert_string_equal(fx_error_take().message, "only: expects an array of 1 element, got 0");
+}
+
 /* ---- what is printed ------------------------------------------------------------------------- */
 
 static int64_t below(int64_t n)
@@ -135,7 +222,9 @@ static fx_function *random_act(void)
 #define ADDRESS(NAME, name) &fxi_function_##name,
     static fx_function *const all[] = {FXI_FUNCTIONS(ADDRESS)};
 #undef ADDRESS
-    return below(2) ? all[below(27)] : NULL; /* the functions after exp are not elementwise */
+    enum { NNLIB = 26, WHOLE = 3, BASE = 12 }; /* the functions after these have a domain */
+    const int64_t i = below(NNLIB + BASE);
+    return below(2) ? all[i < NNLIB ? i : i + WHOLE] : NULL;
 }
 
 static fx_dims random_dims(int64_t n, int64_t least, int64_t most)
@@ -293,10 +382,11 @@ static void random_models(void **state)
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 #define FUNCTION_LIST                                                                              \
-    "identity, sigmoid, hardsigmoid, logsigmoid, tanh, hardtanh, relu, relu6, leakyrelu, rrelu, "  \
-    "elu, celu, selu, gelu, gelu_sigmoid, gelu_erf, swish, hardswish, lisht, softplus, "           \
-    "softsign, logcosh, mish, tanhshrink, softshrink, trelu, exp, softmax, logsoftmax, flatten, "  \
-    "tanh_fast, sigmoid_fast, thresholdrelu"
+    "identity, sigmoid, hardsigmoid, logsigmoid, tanh, hardtanh, relu, relu6, leakyrelu, "         \
+    "rrelu, elu, celu, selu, gelu, gelu_sigmoid, gelu_erf, swish, hardswish, lisht, "              \
+    "softplus, softsign, logcosh, mish, tanhshrink, softshrink, trelu, softmax, "                  \
+    "logsoftmax, flatten, exp, expm1, sin, cos, tan, atan, sinh, cosh, asinh, abs, abs2, "         \
+    "sign, inv, sqrt, log, log1p, …"
 
 #define CLOSURES                                                                                   \
     "an anonymous function can be x, reshape(x, …), maxpool(x, (2, 2)), meanpool(x, (2, 2)), "   \
@@ -459,7 +549,9 @@ static const char *const wrong_models[][2] = {
      "model, column 48: an anonymous function can have at most 8 operations"},
     {"x -> maxpool(x, (0, 2))", "model, column 6: MaxPool: window takes one number, or one for "
                                 "each of 2 axes, of at least 1, got (0, 2)"},
-    {"x -> sin.(x)", "model, column 6: unknown function sin; known are " FUNCTION_LIST},
+    {"x -> sec.(x)", "model, column 6: unknown function sec; known are " FUNCTION_LIST},
+    {"x -> sin(x)", "model, column 6: " CLOSURES "sin"},
+    {"x -> vec.(x)", "model, column 6: " CLOSURES "vec"},
     {"x -> x + 1", "model, column 8: expected the end of the text, got +"},
     {"x -> x .^ 2", "model, column 8: expected the end of the text, got ."},
     {"x -> reshape(x, 2", "model, column 18: expected , or ), got the end of the text"},
@@ -670,6 +762,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written_by_hand),
         cmocka_unit_test(options_that_are_not_printed),
+        cmocka_unit_test(functions_of_base),
+        cmocka_unit_test(only_takes_one_element),
         cmocka_unit_test(random_layers),
         cmocka_unit_test(random_models),
         cmocka_unit_test(quotes_are_cut_between_characters),
