@@ -76,12 +76,6 @@ void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
     fxi_item_begin(&s->all[s->n++], l, x, g, s->tree);
 }
 
-static fx_status mismatch(const char *what)
-{
-    return fx_fail(FX_STATUS_ARGUMENT, "update", "the %s does not have the model's structure",
-                   what);
-}
-
 static void note_view(fxi_items *s, fx_array *x)
 {
     if (!fxi_is_view(x))
@@ -104,7 +98,7 @@ const fx_communicator *fxi_items_among(const fxi_items *s, const fxi_state_leaf 
     return s->among ? s->among : fxi_rule_among(l->rule);
 }
 
-/* ---- parameters that the loss does not use ----------------------------------------------------
+/* ---- positions --------------------------------------------------------------------------------
  */
 
 enum { PATH_DEPTH = 32 };
@@ -121,6 +115,35 @@ static void path_in_model(const fx_spot *at, char *path, size_t capacity)
     }
     fx_spot_path(spots, NULL, path, capacity);
 }
+
+/* "2 children", "an array", or the name of the object's type. */
+static const char *part_text(const void *object, bool counted, char dst[60])
+{
+    const int64_t n = counted ? fx_count(object) : 0;
+    if (counted)
+        snprintf(dst, 60, "%lld %s", (long long)n, n == 1 ? "child" : "children");
+    else
+        snprintf(dst, 60, "%s", fx_is_array(object) ? "an array" : fx_type_of(object)->name);
+    return dst;
+}
+
+/* A position where the state (tree 0) or the gradient (tree 2) differs from the model. */
+static fx_status mismatch(const fx_spot *at, int tree)
+{
+    char path[120], place[130] = "", got[60], want[60];
+    const void *x = at->objects[1], *other = at->objects[tree];
+    const bool counted = !fx_is_array(x) && !fx_is_array(other) && fx_count(x) != fx_count(other);
+    path_in_model(at, path, sizeof path);
+    if (*path)
+        snprintf(place, sizeof place, " at \"%s\"", path);
+    return fx_fail(FX_STATUS_ARGUMENT, "update",
+                   "the %s does not have the model's structure%s: %s instead of %s",
+                   tree ? "gradient" : "state", place, part_text(other, counted, got),
+                   part_text(x, counted, want));
+}
+
+/* ---- parameters that the loss does not use ----------------------------------------------------
+ */
 
 /* True for the result of fx_gradient for a parameter that the loss does not use: a literal 0, on no
  * device. */
@@ -244,7 +267,7 @@ static void take_leaf(fxi_items *s, const fx_spot *at)
     if (!g)
         return;
     if (!fx_is_array(x) || !fx_is_array(g))
-        s->status = mismatch(fx_is_array(x) ? "gradient" : "state");
+        s->status = mismatch(at, fx_is_array(x) ? 2 : 0);
     else
         fxi_items_add(s, l, x, g);
 }
@@ -261,9 +284,9 @@ static fx_walk collect(const fx_spot *at, void *user)
     if (is_leaf)
         take_leaf(s, at);
     else if (fx_is_array(state))
-        s->status = mismatch("state");
+        s->status = mismatch(at, 0);
     else if (n > 0 && (fx_count(x) != n || (g && fx_count(g) != n)))
-        s->status = mismatch(fx_count(x) != n ? "state" : "gradient");
+        s->status = mismatch(at, fx_count(x) != n ? 0 : 2);
     else if (fx_is_array(x))
         note_view(s, x);
     if (s->status != FX_OK)
@@ -311,7 +334,7 @@ void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient)
         return;
     }
     if (fx_type_of(gradient) != fx_type_of(model)) {
-        s->status = mismatch("gradient");
+        s->status = mismatch(&(const fx_spot){.objects = all}, 2);
         return;
     }
     const fx_tree_walker how = {.op = "update", .trees = 3, .meet = collect, .user = s};

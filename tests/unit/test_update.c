@@ -153,6 +153,27 @@ static void other_structures_are_refused(void **test)
                 refused++;
             }
     assert_int_equal(refused, 60);
+    static const struct {
+        int state, model, gradient;
+        const char *message;
+    } rows[] = {
+        {1, 1, 0, "the gradient does not have the model's structure: 1 child instead of 2"},
+        {2, 2, 3,
+         "the gradient does not have the model's structure at \"layers.0\": 1 child instead of 2"},
+        {3, 2, 2,
+         "the state does not have the model's structure at \"layers.0\": 1 child instead of 2"},
+        {2, 2, 1, "the gradient does not have the model's structure: 2 children instead of 1"},
+        {1, 1, 4, "the gradient does not have the model's structure: Dense instead of Chain"},
+    };
+    void *const all[] = {one, two, deep, deep_one, first};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        FX_SCOPE;
+        void *from = all[rows[i].gradient], *model = all[rows[i].model];
+        assert_int_equal(fx_update(fx_setup(fx_descent(), all[rows[i].state]), model,
+                                   fx_gradient(fx_sum(fx_call(from, x)), from)),
+                         FX_STATUS_ARGUMENT);
+        assert_non_null(strstr(fx_error_take().message, rows[i].message));
+    }
     fx_array *loss = fx_sum(fx_call(one, x)); /* as PyTorch's optimisers, without a gradient */
     assert_int_equal(fx_update(fx_setup(fx_descent(), one), one, loss), FX_STATUS_ARGUMENT);
     assert_non_null(strstr(fx_error_take().message,
