@@ -197,6 +197,22 @@ static fx_status load_child(loading *l, void *dst, void *src, int64_t i, int dep
     return status;
 }
 
+static bool is_tuple(const void *x)
+{
+    return !fx_is_array(x) && (fx_type_of(x)->flags & FX_TYPE_TUPLE) != 0;
+}
+
+/* True for the padding of a layer as one number per axis in one state, and as (before, after) per
+ * axis in the other: pad=(1, 1) and pad=1 of Flux. Paddings are options, so their values are not
+ * loaded. */
+static bool is_padding_of_two_forms(const loading *l, const void *dst, const void *src)
+{
+    const char *dot = strrchr(l->path, '.');
+    const int64_t n = fx_count(dst), m = fx_count(src);
+    return strcmp(dot ? dot + 1 : l->path, "pad") == 0 && is_tuple(dst) && is_tuple(src) &&
+           (n == 2 * m || m == 2 * n);
+}
+
 static fx_status load_object(loading *l, void *dst, void *src, int depth)
 {
     const unsigned leaf = FX_TYPE_FUNCTION | FX_TYPE_LEAF;
@@ -204,6 +220,8 @@ static fx_status load_object(loading *l, void *dst, void *src, int depth)
     if ((fx_type_of(dst)->flags & leaf) || (fx_type_of(src)->flags & leaf))
         return FX_OK;
     const int64_t n = fx_count(dst);
+    if (is_padding_of_two_forms(l, dst, src))
+        return FX_OK;
     if (fx_count(src) != n)
         return no_match(l, dst, src);
     if (walked_before(l, dst, src, &status))
@@ -247,11 +265,6 @@ static fx_status load(loading *l, void *dst, void *src, int depth)
 }
 
 /* ---- structure of a state -------------------------------------------------------------------- */
-
-static bool is_tuple(const void *x)
-{
-    return !fx_is_array(x) && (fx_type_of(x)->flags & FX_TYPE_TUPLE) != 0;
-}
 
 /* Matches a list of parameters (Flux.params in a file), which is loaded into a model's trainable
  * arrays in order. */

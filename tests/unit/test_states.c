@@ -249,6 +249,37 @@ static void names_must_agree(void **state)
     refuses(FX_STATUS_ARGUMENT, dst, fx_tuple(turned), "at \"0\"");
 }
 
+static int64_t pad_length(void *model)
+{
+    void *layers = fx_child_named(fx_flux_state(model), "layers");
+    return fx_count(fx_child_named(fx_child(layers, 1), "pad"));
+}
+
+/* pad=(1, 1) and pad=1 are tuples of two and of four numbers in Flux. */
+static void paddings_of_two_forms(void **test)
+{
+    const fx_dims forms[] = {FX_DIMS(1, 1), FX_DIMS(1)};
+    (void)test;
+    for (int i = 0; i < 2; i++) {
+        FX_SCOPE;
+        void *both[2];
+        for (int k = 0; k < 2; k++)
+            both[k] = fx_chain(fx_conv(FX_DIMS(3, 3), 1, 2, .pad = forms[k]),
+                               fx_maxpool(FX_DIMS(2, 2), .pad = forms[k]));
+        void *from = with_numbers(both[i]), *to = both[1 - i];
+        assert_int_equal(pad_length(both[0]), 2);
+        assert_int_equal(pad_length(both[1]), 4);
+        assert_int_equal(loads(from, to, fx_flux_state(from)), 2);
+        fx_array *x = fx_randn(6, 5, 1, 2);
+        assert_true(fx_item(fx_all(fx_eq(fx_call(from, x), fx_call(to, x)))) == 1);
+        /* another number of axes is still an error */
+        void *line = fx_chain(fx_conv(FX_DIMS(9), 1, 2, .pad = FX_DIMS(1)),
+                              fx_maxpool(FX_DIMS(2), .pad = FX_DIMS(1)));
+        assert_int_not_equal(fx_loadmodel(line, fx_flux_state(from)), FX_OK);
+        assert_int_not_equal(fx_error_take().status, FX_OK);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_state_of_every_layer),
@@ -256,6 +287,7 @@ int main(void)
                                        cmocka_unit_test(own_structs),
                                        cmocka_unit_test(layers_inside_of_layers),
                                        cmocka_unit_test(errors_name_the_path),
+                                       cmocka_unit_test(paddings_of_two_forms),
                                        cmocka_unit_test(names_must_agree)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
