@@ -104,7 +104,9 @@ typedef struct fx_batchnorm_layer {
     F(bool, track_stats, true)           /* false: use the batch's statistics in inference too */  \
     F(double, eps, 1e-5)                 /* ε */                                                   \
     F(double, momentum, 0.1)             /* m */                                                   \
-    F(fx_active, active, FX_ACTIVE_AUTO) /* FX_ACTIVE_AUTO: training behaviour inside FX_STEP */
+    F(fx_active, active, FX_ACTIVE_AUTO) /* FX_ACTIVE_AUTO: training behaviour inside FX_STEP */   \
+    F(fx_init_fn, init_beta, fx_zeros_init) /* initialiser of β */                                 \
+    F(fx_init_fn, init_gamma, fx_ones_init) /* initialiser of γ */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_batchnorm_args, FXI_BATCHNORM_ARGS);
 FX_API fx_batchnorm_layer *fxi_batchnorm(const fx_batchnorm_args *a);

@@ -26,7 +26,9 @@ typedef fx_batchnorm_layer fx_instancenorm_layer;
     F(bool, track_stats, false)          /* true: with running statistics */                       \
     F(double, eps, 1e-5)                 /* ε */                                                   \
     F(double, momentum, 0.1)             /* weight of the latest statistics */                     \
-    F(fx_active, active, FX_ACTIVE_AUTO) /* FX_ACTIVE_AUTO: training behaviour inside FX_STEP */
+    F(fx_active, active, FX_ACTIVE_AUTO) /* FX_ACTIVE_AUTO: training behaviour inside FX_STEP */   \
+    F(fx_init_fn, init_beta, fx_zeros_init) /* initialiser of β */                                 \
+    F(fx_init_fn, init_gamma, fx_ones_init) /* initialiser of γ */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_instancenorm_args, FXI_INSTANCENORM_ARGS);
 FX_API fx_instancenorm_layer *fxi_instancenorm(const fx_instancenorm_args *a);
@@ -58,7 +60,9 @@ typedef struct fx_groupnorm_layer {
     F(bool, affine, true)                /* false: no γ and no β */                                \
     F(double, eps, 1e-5)                 /* ε */                                                   \
     F(double, momentum, 0.1)             /* kept for files of Flux */                              \
-    F(fx_active, active, FX_ACTIVE_AUTO) /* kept for files of Flux */
+    F(fx_active, active, FX_ACTIVE_AUTO) /* kept for files of Flux */                              \
+    F(fx_init_fn, init_beta, fx_zeros_init) /* initialiser of β */                                 \
+    F(fx_init_fn, init_gamma, fx_ones_init) /* initialiser of γ */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_groupnorm_args, FXI_GROUPNORM_ARGS);
 FX_API fx_groupnorm_layer *fxi_groupnorm(const fx_groupnorm_args *a);

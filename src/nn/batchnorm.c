@@ -238,12 +238,16 @@ static void *instancenorm_forward(void *self, int n, void *const *args)
     return normed(self, true, n, args);
 }
 
-static bool norm_build(const fx_type *type, fx_batchnorm_layer *l, bool affine, bool track_stats)
+static bool norm_build(const fx_type *type, fx_batchnorm_layer *l, bool affine, bool track_stats,
+                       fx_init_fn init_beta, fx_init_fn init_gamma)
 {
     const int64_t *c = &l->channels;
     if (*c < 1)
         return fxi_layer_fail(type, "the number of channels must be positive, got %" PRId64, *c);
-    return (!affine || (fxi_filled(&l->beta, 0, 1, c) && fxi_filled(&l->gamma, 1, 1, c))) &&
+    if (!init_beta || !init_gamma)
+        return fxi_layer_fail(type, "%s is NULL", init_beta ? "init_gamma" : "init_beta");
+    return (!affine || (fxi_weight(type, &l->beta, init_beta, 1, c) &&
+                        fxi_weight(type, &l->gamma, init_gamma, 1, c))) &&
            (!track_stats || (fxi_filled(&l->mean, 0, 1, c) && fxi_filled(&l->var, 1, 1, c)));
 }
 
@@ -275,7 +279,7 @@ static bool norm_from_flux(const fx_flux_source *source, fx_batchnorm_layer *l, 
     static bool id##_build(const fx_type *type, const void *options, void *self)                   \
     {                                                                                              \
         const fx_##id##_args *a = options;                                                         \
-        return norm_build(type, self, a->affine, a->track_stats);                                  \
+        return norm_build(type, self, a->affine, a->track_stats, a->init_beta, a->init_gamma);     \
     }                                                                                              \
     static bool id##_from_flux(const fx_flux_source *source, void *options, void *self)            \
     {                                                                                              \
@@ -299,18 +303,23 @@ BUILD(instancenorm)
     M(momentum, NUMBER, FX_FROM(momentum, REAL32), .names = "momentum", .silent = true,            \
       .flux = "momentum")                                                                          \
     M(active, INTEGER, FX_FROM(active, ACTIVE), .names = "active", .flux = "active")
+#define INITS(O)                                                                                   \
+    O(init_beta, INIT, .names = "initβ init_beta")                                                 \
+    O(init_gamma, INIT, .names = "initγ init_gamma")
 #define ROWS(M, O, F)                                                                              \
     FIRST(M)                                                                                       \
     O(affine, FLAG, FX_PRESENT(gamma), .names = "affine", .flux = "affine")                        \
     O(track_stats, FLAG, FX_PRESENT(mean), .names = "track_stats", .silent = true,                 \
       .flux = "track_stats")                                                                       \
-    LAST(M)
+    LAST(M)                                                                                        \
+    INITS(O)
 /* Flux prints affine=false, which is the default here. */
 #define INSTANCE_ROWS(M, O, F)                                                                     \
     FIRST(M)                                                                                       \
     O(affine, FLAG, FX_PRESENT(gamma), .names = "affine", .shown = true, .flux = "affine")         \
     O(track_stats, FLAG, FX_PRESENT(mean), .names = "track_stats", .flux = "track_stats")          \
-    LAST(M)
+    LAST(M)                                                                                        \
+    INITS(O)
 /* clang-format on */
 #define NORM "λ β γ μ σ² ϵ momentum"
 static const fx_flux_form forms[] = {

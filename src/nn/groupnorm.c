@@ -67,7 +67,10 @@ static bool groupnorm_build(const fx_type *type, const void *options, void *self
                               "The number of groups (%" PRId64
                               ") must divide the number of channels (%" PRId64 ")",
                               l->groups, *c);
-    return !a->affine || (fxi_filled(&l->beta, 0, 1, c) && fxi_filled(&l->gamma, 1, 1, c));
+    if (!a->init_beta || !a->init_gamma)
+        return fxi_layer_fail(type, "%s is NULL", a->init_beta ? "init_gamma" : "init_beta");
+    return !a->affine || (fxi_weight(type, &l->beta, a->init_beta, 1, c) &&
+                          fxi_weight(type, &l->gamma, a->init_gamma, 1, c));
 }
 
 /* Before Flux 0.12 no field stores the number of channels. */
@@ -97,7 +100,9 @@ static bool groupnorm_from_flux(const fx_flux_source *source, void *options, voi
       .flux = "momentum")                                                                          \
     M(track_stats, FLAG, .flux = "track_stats")                                                    \
     M(active, INTEGER, FX_FROM(active, ACTIVE), .names = "active", .flux = "active")               \
-    F(statistics, NOTHING, .flux = "μ σ²")
+    F(statistics, NOTHING, .flux = "μ σ²")                                                         \
+    O(init_beta, INIT, .names = "initβ init_beta")                                                 \
+    O(init_gamma, INIT, .names = "initγ init_gamma")
 /* clang-format on */
 #define NORM "G λ β γ μ σ² ϵ momentum"
 static const fx_flux_form forms[] = {

@@ -106,6 +106,17 @@ static void options_that_are_not_printed(void **state)
     fx_batchnorm_layer *b = parsed("BatchNorm(4; eps=1f-3, momentum=0, track_stats=false)");
     assert_true(b->epsilon == 1e-3 && b->momentum == 0 && !b->mean && b->gamma);
     assert_true(((fx_layernorm_layer *)parsed("LayerNorm(4; eps=0.25)"))->epsilon == 0.25);
+    fx_batchnorm_layer *norms[] = {
+        parsed("BatchNorm(3; initβ=ones32, initγ=Flux.zeros32)"),
+        parsed("InstanceNorm(3; affine=true, initγ=zeros32, initβ=ones32)"),
+        fx_instancenorm(3, .affine = true, .init_beta = fx_ones_init, .init_gamma = fx_zeros_init)};
+    for (int i = 0; i < 3; i++)
+        assert_true(fx_item(fx_all(fx_eq(norms[i]->beta, 1))) == 1 &&
+                    fx_item(fx_all(fx_eq(norms[i]->gamma, 0))) == 1 &&
+                    (!norms[i]->var || fx_item(fx_all(fx_eq(norms[i]->var, 1))) == 1));
+    fx_groupnorm_layer *groups = parsed("GroupNorm(4, 2; initγ=zeros32)");
+    assert_true(fx_item(fx_all(fx_eq(groups->gamma, 0))) == 1 && fx_length(groups->gamma) == 4);
+    assert_true(fx_item(fx_all(fx_eq(groups->beta, 0))) == 1);
     fx_dense_layer *ones = parsed("Dense(3 => 2; init=ones32)");
     assert_true(fx_item(fx_all(fx_eq(ones->weight, 1))) == 1);
     const fx_conv_layer *c = parsed("Conv((4, 3), 1 => 1, pad=SamePad(), dilation=2)");
@@ -141,18 +152,17 @@ static void options_that_are_not_printed(void **state)
     }
 #define BASE_ROWS(X)                                                                               \
     X(exp, exp(x), exp(x))                                                                         \
-    X(expm1, expm1(x), exp(x)) X(sin, sin(x), cos(x)) X(cos, cos(x), -sin(x))                      \
-        X(tan, tan(x), 1 / (cos(x) * cos(x))) X(atan, atan(x), 1 / (1 + x * x))                    \
-            X(sinh, sinh(x), cosh(x)) X(cosh, cosh(x), sinh(x))                                    \
-                X(asinh, asinh(x), 1 / sqrt(x * x + 1)) X(abs, fabs(x), x < 0 ? -1 : 1)            \
-                    X(abs2, x *x, 2 * x) X(sign, x < 0 ? -1 : 1, 0) X(inv, 1 / x, -1 / (x * x))    \
-                        X(sqrt, sqrt(x), 0.5 / sqrt(x)) X(log, log(x), 1 / x)                      \
-                            X(log1p, log1p(x), 1 / (1 + x)) X(asin, asin(x), 1 / sqrt(1 - x * x))  \
-                                X(acos, acos(x), -1 / sqrt(1 - x * x))                             \
-                                    X(acosh, acosh(x), 1 / sqrt(x * x - 1))                        \
-                                        X(atanh, atanh(x), 1 / (1 - x * x)) X(vec, x, 1)           \
-                                            X(tanh, tanh(x), 1 - tanh(x) * tanh(x))                \
-                                                X(identity, x, 1)
+    X(expm1, expm1(x), exp(x))                                                                     \
+    X(sin, sin(x), cos(x)) X(cos, cos(x), -sin(x)) X(tan, tan(x), 1 / (cos(x) * cos(x)))           \
+        X(atan, atan(x), 1 / (1 + x * x)) X(sinh, sinh(x), cosh(x)) X(cosh, cosh(x), sinh(x))      \
+            X(asinh, asinh(x), 1 / sqrt(x * x + 1)) X(abs, fabs(x), x < 0 ? -1 : 1)                \
+                X(abs2, x *x, 2 * x) X(sign, x < 0 ? -1 : 1, 0) X(inv, 1 / x, -1 / (x * x))        \
+                    X(sqrt, sqrt(x), 0.5 / sqrt(x)) X(log, log(x), 1 / x)                          \
+                        X(log1p, log1p(x), 1 / (1 + x)) X(asin, asin(x), 1 / sqrt(1 - x * x))      \
+                            X(acos, acos(x), -1 / sqrt(1 - x * x))                                 \
+                                X(acosh, acosh(x), 1 / sqrt(x * x - 1))                            \
+                                    X(atanh, atanh(x), 1 / (1 - x * x)) X(vec, x, 1)               \
+                                        X(tanh, tanh(x), 1 - tanh(x) * tanh(x)) X(identity, x, 1)
 /* clang-format off */
 BASE_ROWS(SLOPE)
 /* clang-format on */
