@@ -179,6 +179,45 @@ void fxi_transpose(void *dst, const void *src, int64_t ni, int64_t nj, int64_t s
     by_size[size].block(dst, src, ni, nj, si, dj);
 }
 
+/* ---- writing past the cache ------------------------------------------------------------------ */
+
+/* Writes bytes past the cache; `bytes` is a constant multiple of VECTOR. All are read first: some
+ * processors compare only the lower 12 bits of addresses, and take a read that follows a write for
+ * one of the same memory, which it then waits for. */
+static inline void stream(void *dst, const void *src, size_t bytes)
+{
+#if defined(__SSE2__)
+    __m128i v[4 * LINE / VECTOR];
+    const size_t n = bytes / VECTOR;
+    UNROLL for (size_t k = 0; k < n; k++) v[k] = _mm_loadu_si128((const __m128i *)src + k);
+    UNROLL for (size_t k = 0; k < n; k++) _mm_stream_si128((__m128i *)dst + k, v[k]);
+#else
+    memcpy(dst, src, bytes);
+#endif
+}
+
+/* Orders streamed lines before later writes, so that other threads see them in order. */
+static inline void stream_end(void)
+{
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
+static void copy_stream(void *dst, const void *src, size_t bytes)
+{
+    const size_t to_line = (size_t) - (uintptr_t)dst % LINE,
+                 head = to_line < bytes ? to_line : bytes;
+    enum { GROUP = 4 * LINE };
+    char *d = memcpy(dst, src, head);
+    const char *s = src;
+    size_t done = head;
+    for (; bytes - done >= GROUP; done += GROUP)
+        stream(d + done, s + done, GROUP);
+    memcpy(d + done, s + done, bytes - done);
+    stream_end();
+}
+
 /* ---- reading a walk -------------------------------------------------------------------------- */
 
 /* Advances the outer axes after `run` elements of the first one. */
@@ -199,7 +238,10 @@ static void walk_forward(fxi_walk *w, int64_t run)
     }
 }
 
-void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n)
+/* Bytes of neighbouring elements from which it pays to write them past the cache. */
+enum { STREAMED = 4096 };
+
+static void read_walk(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n, bool past)
 {
     if (w->nd == 0 && n > 0) {
         memcpy(dst, base, size);
@@ -208,33 +250,28 @@ void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_
     char *d = dst;
     while (n > 0) {
         const int64_t left = w->shape[0] - w->idx[0], run = left < n ? left : n;
-        fxi_copy_strided(d, fxi_at(base, w->offset, size), run, w->stride[0], size);
+        const void *src = fxi_at(base, w->offset, size);
+        if (past && w->stride[0] == 1 && run * (int64_t)size >= STREAMED)
+            copy_stream(d, src, (size_t)run * size);
+        else
+            fxi_copy_strided(d, src, run, w->stride[0], size);
         walk_forward(w, run);
         d += run * (int64_t)size;
         n -= run;
     }
 }
 
+void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n)
+{
+    read_walk(w, base, size, dst, n, false);
+}
+
+void fxi_walk_stream(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n)
+{
+    read_walk(w, base, size, dst, n, true);
+}
+
 /* ---- transposes ------------------------------------------------------------------------------ */
-
-/* Writes a line past the cache. */
-static inline void stream_line(void *dst, const void *src)
-{
-#if defined(__SSE2__)
-    for (int k = 0; k < LINE / VECTOR; k++)
-        _mm_stream_si128((__m128i *)dst + k, _mm_load_si128((const __m128i *)src + k));
-#else
-    memcpy(dst, src, LINE);
-#endif
-}
-
-/* Orders streamed lines before later writes, so that other threads see them in order. */
-static inline void stream_end(void)
-{
-#if defined(__SSE2__)
-    _mm_sfence();
-#endif
-}
 
 typedef struct plane {
     char *dst;
@@ -260,7 +297,7 @@ static void copy_lines(const plane *p, int64_t j, int64_t nj)
         }
         block(scratch, src, n, nj, p->si, n);
         for (int64_t k = 0; k < nj; k++)
-            stream_line(dst + k * p->dj * size, scratch + k * LINE);
+            stream(dst + k * p->dj * size, scratch + k * LINE, LINE);
     }
 }
 
@@ -338,7 +375,8 @@ void fxi_copy_parts(const fxi_copy *c, const void *src, void *dst, int64_t first
     fxi_walk w = c->walk;
     const int64_t at = first * PART, end = last == c->parts ? c->length : last * PART;
     fxi_walk_seek(&w, at);
-    fxi_walk_read(&w, src, c->size, fxi_at_out(dst, at, c->size), end - at);
+    read_walk(&w, src, c->size, fxi_at_out(dst, at, c->size), end - at,
+              c->length * (int64_t)c->size >= FXI_STREAM_BYTES);
 }
 
 void fxi_copy_elements(int ndim, const int64_t *shape, const int64_t *stride, size_t size,

@@ -61,6 +61,8 @@ void fxi_walk_seek(fxi_walk *w, int64_t element);
 int64_t fxi_walk_length(const fxi_walk *w);
 /* Copies the next n elements to dst, densely. */
 void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n);
+/* The same, for a part of an output of at least FXI_STREAM_BYTES. */
+void fxi_walk_stream(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n);
 
 /* dst[i] = src[i·stride], i < n; stride 0 and negative included. */
 void fxi_copy_strided(void *dst, const void *src, int64_t n, int64_t stride, size_t size);

@@ -1,5 +1,6 @@
 /* Dense copies, concatenation, padding and custom steps on the CPU, element by element. */
 #include "cpu_check.h"
+#include "cpu_parallel.h"
 
 static void check_copy(int dtype, layout l, int ndim, const int64_t *shape)
 {
@@ -46,37 +47,67 @@ static void copies_of_permutations(void **state)
         }
 }
 
+/* Joins `n` inputs with these sizes along the axis; their layouts follow each other from l on. */
+static void check_concat(int dtype, layout l, const int64_t *sizes, int axis, int n,
+                         const int64_t *along)
+{
+    int64_t total[3], shape[3];
+    memcpy(total, sizes, sizeof total);
+    total[axis] = 0;
+    operand in[4];
+    const operand *ptrs[4];
+    for (int k = 0; k < n; k++) {
+        memcpy(shape, sizes, sizeof shape);
+        shape[axis] = along[k];
+        total[axis] += along[k];
+        in[k] = make_operand(dtype, (layout)(((int)l + k) % LAYOUTS), 3, shape);
+        ptrs[k] = &in[k];
+    }
+    operand out = make_operand(dtype, DENSE, 3, total);
+    assert_int_equal(
+        run_step(FX_OP_CONCAT, FX_CLASS_COPY, (fx_attr){.axis = axis}, n, ptrs, &out).status,
+        FX_OK);
+    for (int64_t i = 0; i < length_of(&out); i++) {
+        int64_t at[] = {i % total[0], i / total[0] % total[1], i / total[0] / total[1]};
+        int k = 0;
+        while (at[axis] >= in[k].t.shape[axis])
+            at[axis] -= in[k++].t.shape[axis];
+        assert_true(element(&out, i) == element4(&in[k], at[0], at[1], at[2], 0));
+    }
+    for (int k = 0; k < n; k++)
+        drop_operand(&in[k]);
+    drop_operand(&out);
+}
+
 static void concatenations(void **state)
 {
     (void)state;
     for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
         for (int axis = 0; axis < 3; axis++)
-            for (int l = 0; l < LAYOUTS; l++) {
-                int64_t shape[] = {3, 4, 5}, total[] = {3, 4, 5};
-                operand in[4];
-                const operand *ptrs[4];
-                for (int k = 0; k < 4; k++) { /* sizes 2, 0, 3, 1 along the axis */
-                    shape[axis] = (int64_t[]){2, 0, 3, 1}[k];
-                    in[k] = make_operand(dtype, (layout)((l + k) % LAYOUTS), 3, shape);
-                    ptrs[k] = &in[k];
-                }
-                total[axis] = 6;
-                operand out = make_operand(dtype, DENSE, 3, total);
-                assert_int_equal(
-                    run_step(FX_OP_CONCAT, FX_CLASS_COPY, (fx_attr){.axis = axis}, 4, ptrs, &out)
-                        .status,
-                    FX_OK);
-                for (int64_t i = 0; i < length_of(&out); i++) {
-                    int64_t at[] = {i % total[0], i / total[0] % total[1], i / total[0] / total[1]};
-                    int k = 0;
-                    while (at[axis] >= in[k].t.shape[axis])
-                        at[axis] -= in[k++].t.shape[axis];
-                    assert_true(element(&out, i) == element4(&in[k], at[0], at[1], at[2], 0));
-                }
-                for (int k = 0; k < 4; k++)
-                    drop_operand(&in[k]);
-                drop_operand(&out);
-            }
+            for (int l = 0; l < LAYOUTS; l++)
+                check_concat(dtype, (layout)l, (int64_t[]){3, 4, 5}, axis, 4,
+                             (int64_t[]){2, 0, 3, 1});
+}
+
+static void check_pad(int dtype, layout l, const int64_t *sizes, int axis)
+{
+    int64_t shape[3];
+    memcpy(shape, sizes, sizeof shape);
+    const int64_t n = shape[axis];
+    operand x = make_operand(dtype, n ? l : DENSE, 3, shape), v = scalar_operand(dtype, 1);
+    shape[axis] = n + 5;
+    operand out = make_operand(dtype, DENSE, 3, shape);
+    const fx_attr attr = {.pad = {axis, 2, 3}};
+    assert_int_equal(
+        run_step(FX_OP_PAD, FX_CLASS_COPY, attr, 2, (const operand *[]){&x, &v}, &out).status,
+        FX_OK);
+    for (int64_t i = 0; i < length_of(&out); i++) {
+        int64_t at[] = {i % shape[0], i / shape[0] % shape[1], i / shape[0] / shape[1]};
+        at[axis] -= 2;
+        const bool inside = at[axis] >= 0 && at[axis] < n;
+        assert_true(element(&out, i) == (inside ? element4(&x, at[0], at[1], at[2], 0) : 1));
+    }
+    drop_operand(&x), drop_operand(&v), drop_operand(&out);
 }
 
 static void paddings(void **state)
@@ -86,27 +117,32 @@ static void paddings(void **state)
         for (int axis = 0; axis < 3; axis++)
             for (int l = 0; l < LAYOUTS; l++)
                 for (int64_t n = 0; n < 4; n += 3) {
-                    int64_t shape[] = {4, 4, 4};
-                    shape[axis] = n;
-                    operand x = make_operand(dtype, n ? (layout)l : DENSE, 3, shape),
-                            v = scalar_operand(dtype, 1);
-                    shape[axis] = n + 5;
-                    operand out = make_operand(dtype, DENSE, 3, shape);
-                    const fx_attr attr = {.pad = {axis, 2, 3}};
-                    assert_int_equal(run_step(FX_OP_PAD, FX_CLASS_COPY, attr, 2,
-                                              (const operand *[]){&x, &v}, &out)
-                                         .status,
-                                     FX_OK);
-                    for (int64_t i = 0; i < length_of(&out); i++) {
-                        int64_t at[] = {i % shape[0], i / shape[0] % shape[1],
-                                        i / shape[0] / shape[1]};
-                        at[axis] -= 2;
-                        const bool inside = at[axis] >= 0 && at[axis] < n;
-                        assert_true(element(&out, i) ==
-                                    (inside ? element4(&x, at[0], at[1], at[2], 0) : 1));
-                    }
-                    drop_operand(&x), drop_operand(&v), drop_operand(&out);
+                    int64_t sizes[] = {4, 4, 4};
+                    sizes[axis] = n;
+                    check_pad(dtype, (layout)l, sizes, axis);
                 }
+}
+
+/* Arrays that threads divide: rows shorter and longer than a block, of elements of every size. The
+ * outputs of the last shape are written past the cache. */
+static void joins_by_several_threads(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{3, 5, 1101}, {1103, 3, 5}, {4, 9001, 2}, {1301, 807, 1}};
+    static const int types[] = {FX_DTYPE_U8, FX_DTYPE_F16, FX_DTYPE_F32, FX_DTYPE_F64};
+    const int before = fx_num_threads();
+    fx_set_num_threads(3);
+    fxi_cpu_parts_from(0);
+    for (int k = 0; k < 4; k++)
+        for (int axis = 0; axis < 3 - (k == 3); axis++) {
+            /* 8 bytes an element: more than FXI_STREAM_BYTES */
+            const int dtype = k == 3 ? FX_DTYPE_F64 : types[(k + axis) % 4];
+            check_pad(dtype, axis ? DENSE : (layout)(k % LAYOUTS), shapes[k], axis);
+            check_concat(dtype, (layout)(axis % LAYOUTS), shapes[k], axis, 3,
+                         (int64_t[]){shapes[k][axis], 1, 2});
+        }
+    fxi_cpu_parts_from(FXI_PARTS_FROM);
+    fx_set_num_threads(before);
 }
 
 static fx_status add_first(const fx_custom_op *op, int n, const fx_custom_operand *in,
@@ -152,8 +188,8 @@ static void custom_steps(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(copies_of_every_layout), cmocka_unit_test(copies_of_permutations),
-    cmocka_unit_test(concatenations),         cmocka_unit_test(paddings),
-    cmocka_unit_test(custom_steps),
+    cmocka_unit_test(copies_of_every_layout),   cmocka_unit_test(copies_of_permutations),
+    cmocka_unit_test(concatenations),           cmocka_unit_test(paddings),
+    cmocka_unit_test(joins_by_several_threads), cmocka_unit_test(custom_steps),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -3,7 +3,7 @@
  * Movement depends on the size of an element only (1, 2, 4 or 8 bytes), not on its type; strided.h
  * does the copying. Concatenation and padding see the output as inner × axis × outer: the elements
  * that one input contributes to one outer index are contiguous in the output, so each is one read
- * of a walk.
+ * of a walk. Threads divide the output, not the inputs.
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
@@ -62,59 +62,102 @@ fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx
 }
 
 /* ---- concat and pad -------------------------------------------------------------------------- */
-/* The output as inner × axis × outer, and the position at which the next input begins. */
-typedef struct target {
-    int64_t inner, outer, size; /* size: of the output along the axis */
-    int64_t start;              /* along the axis */
-    size_t bytes;
-    char *out;
-} target;
 
-/* The output of both operations is dense, so its axes can be seen as three. */
-static target target_of(const fx_tensor *t, int axis, void *out)
+/* The dense output is seen as outer rows. A row has `inner` elements for each index of the axis. */
+typedef struct join_job {
+    const fx_step *step;
+    const void *const *in;
+    void *out;
+    size_t bytes;                     /* of an element */
+    int64_t inner, row, outer, parts; /* row: the elements of a row */
+    void (*read)(fxi_walk *, const void *, size_t, void *, int64_t);
+} join_job;
+
+/* The output is divided at multiples of ITEM elements. Short rows are written in blocks of about
+ * ITEM elements, input after input, so that their cache lines are written once. */
+enum { ITEM = 8192 };
+
+/* Writes elements [first, last) of the output, as far as they are those of one input: the `run`
+ * elements from `start` on in each row. The walk has the input's elements in the output's order. */
+static void put(const join_job *j, fxi_walk *w, const void *in, int64_t start, int64_t run,
+                int64_t first, int64_t last)
 {
-    return (target){.inner = fxi_length(axis, t->shape),
-                    .size = t->shape[axis],
-                    .outer = fxi_length(t->ndim - axis - 1, t->shape + axis + 1),
-                    .bytes = fxi_cpu_size(t->dtype),
-                    .out = out};
+    bool found = false;
+    for (int64_t o = first / j->row; run > 0 && o * j->row + start < last; o++) {
+        const int64_t begin = o * j->row + start, from = fxi_cpu_max(begin, first),
+                      to = fxi_cpu_min(begin + run, last);
+        if (from >= to)
+            continue;
+        /* Each read continues where the previous one ended. */
+        if (!found)
+            fxi_walk_seek(w, o * run + from - begin);
+        found = true;
+        j->read(w, in, j->bytes, fxi_at_out(j->out, from, j->bytes), to - from);
+    }
 }
 
-/* Copies t into the target and advances by `along` elements of the axis. */
-static void put(target *p, const fx_tensor *t, const void *in, int64_t along)
+static void put_input(const join_job *j, int k, int64_t start, int64_t first, int64_t last)
 {
-    const int64_t run = p->inner * along, row = p->inner * p->size;
-    char *dst = p->out + p->inner * p->start * (int64_t)p->bytes;
+    const fx_tensor *t = &j->step->in[k];
     fxi_walk w;
     fxi_walk_init(&w, t->ndim, t->shape, t->stride);
-    /* Each read continues the walk where the previous read ended. */
-    for (int64_t o = 0; o < p->outer && run > 0; o++, dst += row * (int64_t)p->bytes)
-        fxi_walk_read(&w, in, p->bytes, dst, run);
-    p->start += along;
+    const int axis = fx_step_copy(j->step)->axis;
+    put(j, &w, j->in[k], start * j->inner, t->shape[axis] * j->inner, first, last);
 }
 
 /* A stride of 0 repeats the value. */
-static void fill(const void *value, size_t bytes, int64_t n, void *out)
+static void put_value(const join_job *j, int64_t start, int64_t count, int64_t first, int64_t last)
 {
-    fxi_copy_strided(out, value, n, 0, bytes);
+    const int64_t run = count * j->inner;
+    fxi_walk w = {0};
+    fxi_walk_push(&w, run * j->outer, 0);
+    put(j, &w, j->in[1], start * j->inner, run, first, last);
 }
 
-/* CONCAT copies one input after the other. PAD is a concatenation of the value, the input and
- * the value: the value fills the whole output first, which is simpler than filling only the two
- * ends. */
+/* CONCAT has one input after the other, PAD the value, the input and the value. */
+static void join_range(const join_job *j, int64_t first, int64_t last)
+{
+    const fx_step *s = j->step;
+    const fx_copy_step *c = fx_step_copy(s);
+    if (s->op == FX_OP_PAD) {
+        const int64_t behind = c->before + s->in[0].shape[c->axis];
+        put_value(j, 0, c->before, first, last);
+        put_input(j, 0, c->before, first, last);
+        put_value(j, behind, c->after, first, last);
+        return;
+    }
+    int64_t start = 0;
+    for (int k = 0; k < s->nin; start += s->in[k++].shape[c->axis])
+        put_input(j, k, start, first, last);
+}
+
+static void join_part(void *user, int64_t part)
+{
+    const join_job *j = user;
+    const int64_t length = j->row * j->outer, block = fxi_cpu_max(j->row, ITEM);
+    int64_t first, last;
+    fxi_cpu_range((length + ITEM - 1) / ITEM, j->parts, part, &first, &last);
+    last = fxi_cpu_min(last * ITEM, length);
+    for (first *= ITEM; first < last; first += block)
+        join_range(j, first, fxi_cpu_min(first + block, last));
+}
+
+/* The cost counts each byte twice: it is read and written. */
 fx_status fxi_cpu_join(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
-    const bool pads = step->op == FX_OP_PAD;
+    const fx_tensor *t = &step->out;
     const int axis = fx_step_copy(step)->axis;
-    target p = target_of(&step->out, axis, out);
-    if (pads) {
-        fill(in[1], p.bytes, fx_tensor_length(&step->out), out);
-        p.start = fx_step_copy(step)->before;
-        put(&p, &step->in[0], in[0], step->in[0].shape[axis]);
+    join_job j = {step, in, out, .bytes = fxi_cpu_size(t->dtype)};
+    j.inner = fxi_length(axis, t->shape);
+    j.row = j.inner * t->shape[axis];
+    j.outer = fxi_length(t->ndim - axis - 1, t->shape + axis + 1);
+    const int64_t length = j.row * j.outer, bytes = length * (int64_t)j.bytes;
+    /* An empty array. */
+    if (length == 0)
         return FX_OK;
-    }
-    for (int k = 0; k < step->nin; k++)
-        put(&p, &step->in[k], in[k], step->in[k].shape[axis]);
+    j.read = bytes >= FXI_STREAM_BYTES ? fxi_walk_stream : fxi_walk_read;
+    j.parts = fxi_cpu_parts((length + ITEM - 1) / ITEM, fxi_cpu_cost(2 * (double)bytes, 0));
+    fxi_cpu_parallel(j.parts, join_part, &j);
     return FX_OK;
 }
