@@ -7,7 +7,10 @@
  *                                                                 Fix2(size, 4)))
  *     x -> x .* 2                         Fix1(broadcast, Fix2(*, 2))
  *     x -> 1 .- x                         Fix1(broadcast, Fix1(-, 1))
+ *     x -> x .^ 2                         Fix1(broadcast, Fix2(^, 2))
+ *     x -> leakyrelu.(x, 0.2f0)           Fix1(broadcast, Fix2(leakyrelu, 0.2f0))
  *     tanh in a chain                     Fix1(broadcast, tanh)
+ *     x -> tanh(x)^2 as an activation     ComposedFunction(Fix2(^, 2), tanh)
  *     .*                                  Broadcast.BroadcastFunction(*)
  * Type parameter i of these types is the type of field i. Parallel calls each of its functions with
  * x and passes the results to reshape. Flux.flatten would be shorter, but it is equal only for
@@ -16,9 +19,10 @@
 #include "bson_callable.h"
 #include "closure_layer.h"
 
+#include <stdio.h>
 #include <string.h>
 
-enum { MOST_SIZE = 1000000000 };
+enum { MOST_SIZE = 1000000000, MAX_PARTS = 8 };
 
 /* ---- structs of Julia as objects ------------------------------------------------------------- */
 
@@ -48,11 +52,21 @@ static const char *const size_of[] = {"Main", "Base", "#size", NULL};
 static const char *const broadcast[] = {"Main", "Base", "Broadcast", "#broadcast", NULL};
 static const char *const elementwise[] = {"Main", "Base", "Broadcast", "BroadcastFunction", NULL};
 static const char *const parallel[] = {"Flux", "Parallel", NULL};
-static const char *const operations[][4] = {{"Main", "Base", "#*", NULL},
-                                            {"Main", "Base", "#+", NULL},
-                                            {"Main", "Base", "#-", NULL},
-                                            {"Main", "Base", "#/", NULL}};
-enum { NOPERATIONS = sizeof operations / sizeof operations[0] };
+static const char *const composed[] = {"Main", "Base", "ComposedFunction", NULL};
+static const char *const named[][4] = {
+    {"Main", "Base", "#*", NULL}, {"Main", "Base", "#+", NULL}, {"Main", "Base", "#-", NULL},
+    {"Main", "Base", "#/", NULL}, {"Main", "Base", "#^", NULL}, {"NNlib", "#leakyrelu", NULL},
+    {"NNlib", "#elu", NULL},      {"NNlib", "#celu", NULL},     {"NNlib", "#softshrink", NULL},
+    {"NNlib", "#trelu", NULL},
+};
+enum { NFUNCTIONS = sizeof named / sizeof named[0] };
+
+/* The op of a closure layer that computes function i. */
+static char op_of(int i)
+{
+    const bool base = named[i][2] != NULL;
+    return base ? named[i][2][1] : fxi_closure_op_named(named[i][1] + 1);
+}
 
 static void *make(const char *const *path, int n, void *const *fields)
 {
@@ -97,13 +111,24 @@ static void *number_of(const fxi_closure_layer *l)
                                       : (void *)fxi_full((fx_dtype)l->literal, l->number, 0, NULL);
 }
 
+/* Makes the function of a number that a closure layer applies to each element. */
 static void *arithmetic(const fxi_closure_layer *l)
 {
-    for (int i = 0; i < NOPERATIONS; i++)
-        if (operations[i][2][1] == (char)l->op)
-            return pair(fix1, single(broadcast),
-                        pair(l->number_first ? fix1 : fix2, single(operations[i]), number_of(l)));
+    for (int i = 0; i < NFUNCTIONS; i++)
+        if (op_of(i) == (char)l->op)
+            return pair(l->number_first ? fix1 : fix2, single(named[i]), number_of(l));
     return NULL;
+}
+
+static void *composition(const fx_list *parts)
+{
+    void *whole = NULL;
+    for (int64_t i = 0; i < parts->n; i++) {
+        const fxi_closure_layer *l = fxi_closure_of(parts->items[i]);
+        void *part = l ? arithmetic(l) : parts->items[i];
+        whole = whole ? pair(composed, part, whole) : part;
+    }
+    return whole;
 }
 
 /* Makes the struct for x -> reshape(x, (sizes…)). */
@@ -141,14 +166,17 @@ static bool is_of_numbers(const void *object)
 void *fxi_callable_for(const void *object, bool in_chain)
 {
     const fxi_closure_layer *l = fxi_closure_of(object);
+    const fx_list *parts = fxi_closure_parts(object);
     if (object == FX_MUL)
-        return make(elementwise, 1, (void *[]){single(operations[0])});
+        return make(elementwise, 1, (void *[]){single(named[0])});
     if (in_chain && is_of_numbers(object))
         return pair(fix1, single(broadcast), (void *)(uintptr_t)object);
+    if (parts)
+        return in_chain ? pair(fix1, single(broadcast), composition(parts)) : composition(parts);
     if (!l)
         return NULL;
     if (l->op != 'r')
-        return arithmetic(l);
+        return pair(fix1, single(broadcast), arithmetic(l));
     bool fixed = true;
     for (int64_t i = 0; i < l->dims.n; i++)
         fixed = fixed && l->dims.v[i] >= -1;
@@ -214,23 +242,53 @@ static void *reshape_of(fxi_julia *j, fxi_bson tuple, bool functions)
     return good ? fxi_closure_new(&l) : NULL;
 }
 
-/* Fix1(op, number), Fix2(op, number), or a function of the library. */
-static void *broadcast_of(fxi_julia *j, fxi_bson v)
+static bool is_function(fxi_julia *j, fxi_bson v, int i)
+{
+    char name[FXI_JULIA_NAME];
+    const bool base = named[i][2] != NULL;
+    snprintf(name, sizeof name, "%s%s", base ? "" : "NNlib.", named[i][base ? 2 : 1]);
+    return is_named(j, v, name);
+}
+
+/* The functions and closure layers of a composition, in the order in which they are applied. */
+typedef struct parts {
+    void *items[MAX_PARTS];
+    int n;
+} parts;
+
+/* Adds the parts of Fix1(op, number), Fix2(op, number), ComposedFunction(f, g) or a function of the
+ * library. */
+static bool add_parts(fxi_julia *j, fxi_bson v, parts *p, int depth)
 {
     fxi_bson f[FXI_JULIA_FIELDS];
-    fx_function *function = fxi_julia_function(j, v);
-    if (function)
-        return function;
+    void *function = fxi_julia_function(j, v);
+    if (p->n == MAX_PARTS || depth > MAX_PARTS)
+        return false;
+    if (function) { /* a composition is a function of a number */
+        if (depth > 0 && (fxi_takes_whole_array(function) || fxi_julia_is_connection(function)))
+            return false;
+        p->items[p->n++] = function;
+        return true;
+    }
+    if (two_fields(j, v, "ComposedFunction", f))
+        return add_parts(j, f[1], p, depth + 1) && add_parts(j, f[0], p, depth + 1);
     fxi_closure_layer l = {.number_first = two_fields(j, v, "Fix1", f)};
     if ((!l.number_first && !two_fields(j, v, "Fix2", f)) || !fxi_julia_number(j, f[1], &l.number))
-        return NULL;
+        return false;
     l.literal = (int64_t)fxi_closure_literal(fxi_julia_value(j, f[1]), l.number);
-    for (int i = 0; i < NOPERATIONS; i++)
-        if (is_named(j, f[0], operations[i][2])) {
-            l.op = operations[i][2][1];
-            return fxi_closure_new(&l);
-        }
-    return NULL;
+    for (int i = 0; i < NFUNCTIONS && !l.op; i++)
+        l.op = is_function(j, f[0], i) ? op_of(i) : 0;
+    if (l.op)
+        p->items[p->n++] = fxi_closure_new(&l);
+    return l.op != 0;
+}
+
+fx_function *fxi_bson_activation(fxi_julia *j, fxi_bson v)
+{
+    parts p = {.n = 0};
+    if (fxi_julia_tagged(fxi_julia_get(j, v, "type"), "jl_anonymous"))
+        return fxi_bson_closure_of_number(j, v);
+    return add_parts(j, v, &p, 0) ? fxi_closure_activation(p.n, p.items) : NULL;
 }
 
 void *fxi_bson_callable(fxi_julia *j, const char *type, fxi_bson v)
@@ -242,9 +300,11 @@ void *fxi_bson_callable(fxi_julia *j, const char *type, fxi_bson v)
         is_named(j, f[0], "#reshape"))
         return reshape_of(j, f[1], true);
     if (is_named(j, v, "Broadcast.BroadcastFunction") && fxi_julia_fields(j, v, f) == 1 &&
-        is_named(j, f[0], operations[0][2]))
+        is_named(j, f[0], named[0][2]))
         return FX_MUL;
-    if (two_fields(j, v, "Fix1", f) && is_named(j, f[0], "Broadcast.#broadcast"))
-        return broadcast_of(j, f[1]);
+    parts p = {.n = 0};
+    if (two_fields(j, v, "Fix1", f) && is_named(j, f[0], "Broadcast.#broadcast") &&
+        add_parts(j, f[1], &p, 0))
+        return fxi_closure_whole(p.n, p.items);
     return NULL;
 }

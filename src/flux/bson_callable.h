@@ -16,5 +16,8 @@ bool fxi_callable_shape(const void *object, fxi_shape *out);
 /* The closure layer or function that a struct of this type represents; NULL if it represents
  * neither. */
 void *fxi_bson_callable(fxi_julia *j, const char *type, fxi_bson v);
+/* The activation that a value represents: a function of numbers, or an anonymous function. NULL if
+ * it represents none. */
+fx_function *fxi_bson_activation(fxi_julia *j, fxi_bson v);
 
 #endif

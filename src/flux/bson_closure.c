@@ -3,8 +3,9 @@
  *
  * A file stores x -> softmax(x) as the lowered form of its method: a list of calls whose operands
  * are the argument, the results of earlier calls, names, or numbers. The few patterns that occur in
- * real chains (reshape, flatten, pooling, softmax, a broadcast function, a factor) become layers;
- * everything else stays a node. The calls are only parsed, never executed.
+ * real chains (reshape, flatten, pooling, softmax, a broadcast function, arithmetic with a number)
+ * become layers; everything else stays a node. The argument of an activation is a number, so that
+ * its calls and operators are not broadcast. The calls are only parsed, never executed.
  */
 #include "bson_objects.h"
 #include "closure_layer.h"
@@ -15,7 +16,18 @@ enum { MAX_LAYERS = 8, MAX_VALUES = 40, MAX_ARGS = 10, MAX_VISITS = 4000, MAX_DE
 
 /* ---- values of the lowered form -------------------------------------------------------------- */
 
-typedef enum value_kind { UNKNOWN = 0, ARRAY, NUMBER, COLON, DIMS, AXIS_SIZE, NAME } value_kind;
+/* VAL_TYPE is Julia's Val{number}, VAL its value: the exponent of x^2. */
+typedef enum value_kind {
+    UNKNOWN = 0,
+    ARRAY,
+    NUMBER,
+    COLON,
+    DIMS,
+    AXIS_SIZE,
+    NAME,
+    VAL_TYPE,
+    VAL
+} value_kind;
 
 typedef struct value {
     value_kind kind;
@@ -34,6 +46,7 @@ typedef struct lowered {
     void *layers[MAX_LAYERS];
     int nvalues, nlayers;
     bool returned;
+    bool of_number; /* the argument is a number: calls and operators need no broadcast */
 } lowered;
 
 static value call(lowered *l, fxi_bson args, int depth);
@@ -212,17 +225,39 @@ static value call_arithmetic(lowered *l, const char *op, const value *a, int n)
 
 static bool is_arithmetic(const char *f)
 {
-    return f[0] && !f[1] && strchr("*+-/", f[0]);
+    return f[0] && !f[1] && strchr("*+-/^", f[0]);
+}
+
+/* literal_pow(^, x, Val(2)), which is x^2. */
+static value call_power(lowered *l, const value *a, int n)
+{
+    if (n != 3 || a[0].kind != NAME || strcmp(a[0].name, "^") != 0 || a[2].kind != VAL)
+        return (value){.kind = UNKNOWN};
+    const value operands[] = {a[1],
+                              {.kind = NUMBER, .number = a[2].number, .literal = a[2].literal}};
+    return call_arithmetic(l, "^", operands, 2);
+}
+
+/* A function of the library whose argument is a number, or an element of the array. */
+static value call_elementwise(lowered *l, const char *f, const value *a, int n)
+{
+    if (strcmp(f, "literal_pow") == 0)
+        return call_power(l, a, n);
+    if (is_arithmetic(f))
+        return call_arithmetic(l, f, a, n);
+    if (n == 2 && fxi_closure_op_named(f) && a[1].kind == NUMBER && is_latest(l, &a[0]))
+        return add_closure(l, &(const fxi_closure_layer){.op = fxi_closure_op_named(f),
+                                                         .number = a[1].number,
+                                                         .literal = (int64_t)a[1].literal});
+    return n == 1 && is_latest(l, &a[0]) ? add_layer(l, fxi_julia_function_named(f))
+                                         : (value){.kind = UNKNOWN};
 }
 
 static value call_broadcast(lowered *l, const value *a, int n)
 {
     if (n < 2 || a[0].kind != NAME)
         return (value){.kind = UNKNOWN};
-    if (is_arithmetic(a[0].name))
-        return call_arithmetic(l, a[0].name, a + 1, n - 1);
-    return n == 2 && is_latest(l, &a[1]) ? add_layer(l, fxi_julia_function_named(a[0].name))
-                                         : (value){.kind = UNKNOWN};
+    return call_elementwise(l, a[0].name, a + 1, n - 1);
 }
 
 static value call_named(lowered *l, const char *f, const value *a, int n)
@@ -231,10 +266,15 @@ static value call_named(lowered *l, const char *f, const value *a, int n)
         return call_broadcast(l, a, n);
     if ((strcmp(f, "materialize") == 0 || strcmp(f, "param") == 0) && n == 1)
         return a[0];
-    if (strcmp(f, "tuple") == 0)
-        return sizes(l, a, n);
+    if (strcmp(f, "apply_type") == 0 && n == 2 && a[0].kind == NAME &&
+        strcmp(a[0].name, "Val") == 0 && a[1].kind == NUMBER)
+        return (value){.kind = VAL_TYPE, .number = a[1].number, .literal = a[1].literal};
     if (strcmp(f, "getproperty") == 0 && n == 2 && a[1].kind == NAME)
         return a[1];
+    if (l->of_number)
+        return call_elementwise(l, f, a, n);
+    if (strcmp(f, "tuple") == 0)
+        return sizes(l, a, n);
     if (strcmp(f, "size") == 0 && n == 2 && is_latest(l, &a[0]) && a[1].kind == NUMBER &&
         a[1].number >= 1 && a[1].number <= FX_MAX_DIMS)
         return (value){.kind = AXIS_SIZE,
@@ -260,6 +300,8 @@ static value call(lowered *l, fxi_bson args, int depth)
     fxi_bson v;
     while (n < MAX_ARGS && fxi_bson_next(&items, &v))
         a[n++] = evaluate(l, v, depth);
+    if (n == 1 && a[0].kind == VAL_TYPE)
+        return (value){.kind = VAL, .number = a[0].number, .literal = a[0].literal};
     return n >= 1 && n < MAX_ARGS && a[0].kind == NAME ? call_named(l, a[0].name, a + 1, n - 1)
                                                        : (value){.kind = UNKNOWN};
 }
@@ -305,16 +347,34 @@ static void statement(lowered *l, fxi_bson v)
     l->values[l->nvalues++] = x;
 }
 
+/* Reads the statements until one returns the result of the latest layer. */
+static bool read_layers(lowered *l, fxi_bson v)
+{
+    int visits = 0;
+    fxi_bson code, item;
+    const fxi_bson type = fxi_julia_get(l->j, v, "type");
+    if (!find_code(l->j, fxi_bson_get(type, "typename"), 0, &visits, &code))
+        return false;
+    fxi_bson_items items = fxi_bson_items_of(code);
+    while (!l->returned && l->nvalues < MAX_VALUES && fxi_bson_next(&items, &item))
+        statement(l, item);
+    return l->returned;
+}
+
 void *fxi_bson_closure(fxi_julia *j, fxi_bson v)
 {
     lowered l = {.j = j};
-    int visits = 0;
-    fxi_bson code, item;
-    const fxi_bson type = fxi_julia_get(j, v, "type");
-    if (!find_code(j, fxi_bson_get(type, "typename"), 0, &visits, &code))
-        return NULL;
-    fxi_bson_items items = fxi_bson_items_of(code);
-    while (!l.returned && l.nvalues < MAX_VALUES && fxi_bson_next(&items, &item))
-        statement(&l, item);
-    return l.returned ? fxi_closure_whole(l.nlayers, l.layers) : NULL;
+    return read_layers(&l, v) ? fxi_closure_whole(l.nlayers, l.layers) : NULL;
+}
+
+fx_function *fxi_bson_closure_of_number(fxi_julia *j, fxi_bson v)
+{
+    lowered l = {.j = j, .of_number = true};
+    bool good = read_layers(&l, v);
+    for (int i = 0; i < l.nlayers; i++) {
+        const bool whole = !fxi_closure_of(l.layers[i]) && fxi_takes_whole_array(l.layers[i]);
+        good =
+            good && (!whole || l.layers[i] == FX_IDENTITY) && !fxi_julia_is_connection(l.layers[i]);
+    }
+    return good ? fxi_closure_activation(l.nlayers, l.layers) : NULL;
 }

@@ -6,6 +6,7 @@
  * layer's own constructor; children that no option sets then replace those of the new layer. Layers
  * that the library does not have become nodes.
  */
+#include "bson_callable.h"
 #include "bson_objects.h"
 #include "bson_version.h"
 #include "flux_rows.h"
@@ -50,11 +51,6 @@ static bool is_nothing(fields *f, int i)
     fxi_julia_struct_name(f->j, v, type);
     return v.kind == FXI_BSON_NULL || (v.kind == FXI_BSON_BOOL && !v.u.integer) ||
            strcmp(type, "Flux.Zeros") == 0;
-}
-
-static fx_function *function_at(fields *f, int i)
-{
-    return fxi_julia_function(f->j, f->v[i]);
 }
 
 static bool bool_at(fields *f, int i, bool *out)
@@ -240,7 +236,7 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
     case FX_OPTION_FACTORS:
         return take_factors(f, i, to);
     case FX_OPTION_FUNCTION:
-        function = function_at(f, i);
+        function = fxi_bson_activation(f->j, fxi_julia_value(f->j, f->v[i]));
         memcpy(to, &function, sizeof function);
         return function != NULL;
     case FX_OPTION_KERNEL:

@@ -50,6 +50,8 @@ const char *fxi_bson_field_names(const char *type, int nfields);
 /* The layer that an anonymous function computes, recognised by its lowered form; NULL if it is none
  * of the known patterns. */
 void *fxi_bson_closure(fxi_julia *j, fxi_bson v);
+/* The same for the activation of a layer, which gets numbers: x -> x^2. */
+fx_function *fxi_bson_closure_of_number(fxi_julia *j, fxi_bson v);
 /* The type (I64, F64 or F32) in which a number of a closure is written back. */
 fx_dtype fxi_closure_literal(fxi_bson v, double number);
 

@@ -179,10 +179,8 @@ static void *take_tuple(fxi_reader *r)
 
 static void *take_named(fxi_reader *r, fxi_span name)
 {
-    if (fxi_reader_peek(r) == '-' && r->at[1] == '>') {
-        r->at += 2;
+    if (fxi_reader_arrow(r))
         return fxi_notation_closure(r, name);
-    }
     if (fxi_reader_peek(r) != '(' || fxi_span_is(name, "cat"))
         return fxi_form_function(r, name);
     fxi_form form;

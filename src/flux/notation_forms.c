@@ -9,6 +9,7 @@
  * anything is made, so that a short text cannot allocate a huge layer.
  */
 #include "notation_forms.h"
+#include "notation_closure.h"
 
 #include "memory.h"
 
@@ -464,12 +465,13 @@ static bool take_axes(fxi_reader *r, call *c, fx_axes *out)
     return true;
 }
 
+/* relu, or x -> x^2 */
 static bool take_function(fxi_reader *r, call *c, fx_function **out)
 {
     fxi_span name;
     if (!fxi_reader_name(r, &name))
         return mismatch(r, c);
-    *out = fxi_form_function(r, name);
+    *out = fxi_reader_arrow(r) ? fxi_notation_activation(r, name) : fxi_form_function(r, name);
     return *out != NULL;
 }
 

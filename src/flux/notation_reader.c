@@ -86,6 +86,14 @@ bool fxi_reader_take(fxi_reader *r, char c)
     return true;
 }
 
+bool fxi_reader_arrow(fxi_reader *r)
+{
+    if (fxi_reader_peek(r) != '-' || r->at[1] != '>')
+        return false;
+    r->at += 2;
+    return true;
+}
+
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -230,6 +238,7 @@ static bool scan_number(fxi_reader *r, char text[NUMBER_TEXT], fxi_number *out)
             break;
         digits = digits || is_digit(*c);
         exponent = exponent || power;
+        out->narrow = out->narrow || (power && *c == 'f');
         out->integer = out->integer && !power && *c != '.';
         text[n++] = power ? 'e' : *c;
     }
@@ -244,14 +253,16 @@ bool fxi_reader_number(fxi_reader *r, fxi_number *out)
     if (!scan_number(r, text, out))
         return false;
     out->value = fxi_strtod(text, &end);
-    bool ok = !*end && (out->value - out->value) == 0;
+    const double held = out->narrow ? (double)(float)out->value : out->value;
+    bool ok = !*end && (held - held) == 0;
     if (out->integer && ok) {
         errno = 0;
         out->whole = strtoll(text, NULL, 10);
         ok = errno == 0;
     }
     if (!ok)
-        return fxi_reader_fail(r, out->span.from, "%s is not a number, or too large", text);
+        return fxi_reader_fail(r, out->span.from, "%.*s is not a number, or too large",
+                               (int)(out->span.to - out->span.from), out->span.from);
     r->at = out->span.to;
     return true;
 }

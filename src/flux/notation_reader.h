@@ -43,6 +43,7 @@ const char *fxi_reader_got(fxi_reader *r, const char *from, char dst[FXI_EXCERPT
 /* The next character after blanks and comments, 0 at the end. Does not consume it. */
 char fxi_reader_peek(fxi_reader *r);
 bool fxi_reader_take(fxi_reader *r, char c);
+bool fxi_reader_arrow(fxi_reader *r); /* -> */
 /* In a list that ends with `close`: true if another item follows. A semicolon counts as a comma and
  * may come first. */
 bool fxi_reader_next_item(fxi_reader *r, bool first, char close);
@@ -63,11 +64,12 @@ void fxi_add_word(char *list, size_t capacity, const char *word);
  * written; the library rounds it to the type of the parameters when it computes. */
 typedef struct fxi_number {
     fxi_span span;
-    bool integer;
+    bool integer, narrow; /* narrow: a Float32 */
     double value;
     int64_t whole; /* of an integer */
 } fxi_number;
-/* False without a record if there is no number; false with a record if it is too large. */
+/* False without a record if there is no number; false with a record if its type cannot hold it, as
+ * in 1e999 and 1f39. */
 bool fxi_reader_number(fxi_reader *r, fxi_number *out);
 
 #endif

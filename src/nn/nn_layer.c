@@ -155,7 +155,10 @@ fx_array *fxi_match_type(fx_array *parameter, fx_array *x)
 
 fx_array *fxi_activate(fx_function *act, fx_array *x)
 {
-    return act ? act->apply(x) : x;
+    if (!act)
+        return x;
+    /* Other types of functions have state that `apply` does not get. */
+    return act->base.type == FX_IDENTITY->base.type ? act->apply(x) : fx_call(act, x);
 }
 
 /* Multiplies the remaining sizes instead of inferring one, so that arrays of length 0 work. */

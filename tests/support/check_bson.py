@@ -30,7 +30,7 @@ BASE = ("identity tanh exp expm1 sin cos tan atan sinh cosh asinh abs abs2 sign 
         "atanh vec reshape size").split()
 FUNCTIONS = ({"NNlib.#" + f for f in NNLIB} | {"Flux.#flatten", "MLUtils.#flatten"} |
              {"#" + f for f in BASE} | {"Iterators.#only", "Broadcast.#broadcast"} |
-             {"#" + f for f in "*+-/"})
+             {"#" + f for f in "*+-/^"})
 NORM = [("λ", "F"), ("β", "V"), ("γ", "V"), ("μ", "W"), ("σ²", "W"), ("ϵ", "N"), ("momentum", "N"),
         ("affine", "Bool"), ("track_stats", "Bool"), ("active", ("Bool", "Nothing")), ("chs", "Int64")]
 POOL = [("k", ("NTuple", "N")), ("pad", ("NTuple", "M")), ("stride", ("NTuple", "N"))]
@@ -50,6 +50,7 @@ STRUCTS = {  # parameters and fields, as Flux 0.16 defines them
     "Flux.Parallel": ("F T", [("connection", "F"), ("layers", "T")]),
     "Fix1": ("F T", [("f", "F"), ("x", "T")]),
     "Fix2": ("F T", [("f", "F"), ("x", "T")]),
+    "ComposedFunction": ("O I", [("outer", "O"), ("inner", "I")]),
     "Returns": ("V", [("value", "V")]),
     # structs of programs, whose fields have no types
     "Models.Encoder": ("", [(f, "Any") for f in "weight bias act inner rate steps small single on size "

@@ -500,9 +500,17 @@ def anonymous(*code):
     return {"tag": "struct", "data": [], "type": {"tag": "jl_anonymous", "params": [], "typename": typename}}
 
 
+def glob(f):
+    return st("Core/GlobalRef", [{"tag": "ref", "path": ["Main"]}, sym(f)])
+
+
 def dotted(f, *args):
-    return anonymous(call("broadcasted", st("Core/GlobalRef", [{"tag": "ref", "path": ["Main"]}, sym(f)]), *args),
-                     call("materialize", ssa(1)))
+    return anonymous(call("broadcasted", glob(f), *args), call("materialize", ssa(1)))
+
+
+def value(k, n):
+    """The statements k and k + 1: Val(n), the exponent of x^n."""
+    return [call("apply_type", glob("Val"), INT(n)), st("Core/Expr", [sym("call"), [ssa(k)]])]
 
 
 def closures(folder):
@@ -517,6 +525,9 @@ def closures(folder):
         "minus": dotted("-", 1.5, X), "less": dotted("-", X, INT(1)), "over": dotted("/", INT(1), X),
         "divided": dotted("/", X, INT(3)), "power": dotted("*", X, 2.0),
         "tanh": dotted("tanh", X), "softmax": anonymous(call("softmax", X)), "same": anonymous(call("identity", X)),
+        "squared": anonymous(*value(1, 2), call("broadcasted", glob("literal_pow"), glob("^"), X, ssa(2)),
+                             call("materialize", ssa(3))),
+        "powers": dotted("^", INT(2), X), "leaky": dotted("leakyrelu", X, number(0.25)),
         "sine": dotted("sin", X), "vector": anonymous(call("vec", X)), "bare": fun("Base/#abs2"),
         "flat": anonymous(call("flatten", X)), "pool": anonymous(call("maxpool", X, ints(2, 2))),
         "mean": anonymous(call("meanpool", X, ints(2, 2))),
@@ -536,7 +547,32 @@ def closures(folder):
         "axis": st("Flux/Parallel", [fun("Base/#reshape"), tup(IDENTITY, st("Base/Fix2", [fun("Base/#size"), INT(0)]))]),
         "other": st("Flux/Parallel", [fun("Base/#reshape"), tup(RELU, st("Base/Returns", [COLON]))]),
         "many": st("Base/Fix2", [fun("Base/#reshape"), ints(*([1] * 40))]),
-        "operator": st("Base/Fix1", [fun("Base/Broadcast/#broadcast"), st("Base/Fix2", [fun("Base/#^"), INT(2)])])})
+        "operator": st("Base/Fix1", [fun("Base/Broadcast/#broadcast"), st("Base/Fix2", [fun("Base/#rem"), INT(2)])])})
+
+
+def activations(folder):
+    """Anonymous functions of a number as σ, as Julia lowers them and as the library writes them."""
+    def dense(act):
+        return st("Flux/Dense", [w(5, 2, 2), a(6, 2), act])
+    square = [*value(1, 2), call("literal_pow", glob("^"), X, ssa(2))]
+    fixed = st("Base/Fix2", [fun("Base/#^"), INT(2)])
+    write(folder, "activations.bson", {
+        "square": dense(anonymous(*square)),
+        "sine": dense(anonymous(call("sin", X))),
+        "line": dense(anonymous(call("*", INT(2), X), call("-", ssa(1), INT(1)))),
+        "dotted": dense(anonymous(call("broadcasted", glob("tanh"), X), call("broadcasted", glob("*"), 0.5, ssa(1)),
+                                  call("materialize", ssa(2)))),
+        "several": dense(anonymous(*square, call("tanh", ssa(3)), call("/", ssa(4), INT(2)), call("-", INT(1), ssa(5)))),
+        "leaky": dense(anonymous(call("leakyrelu", X, number(0.25)))),
+        "fixed": dense(fixed),
+        "composed": dense(st("Base/ComposedFunction", [fun("Base/#tanh"), fixed]))})
+    # functions that a number has no value of, and one without an argument: the layers stay nodes
+    write(folder, "odd_activations.bson", {
+        "soft": dense(anonymous(call("softmax", X))),
+        "unknown": dense(anonymous(call("sec", X))),
+        "number": dense(anonymous(call("tanh", INT(2)))),
+        "two": dense(anonymous(call("*", X, X))),
+        "composed": dense(st("Base/ComposedFunction", [fun("NNlib/#softmax"), fixed]))})
 
 
 # ---- structs of programs --------------------------------------------------------------------------
@@ -639,5 +675,5 @@ if __name__ == "__main__":
         assert all(v["tag"] == "struct" and v["type"]["params"] == [] for v in rows)
         print(" ".join("%s %d" % (".".join(v["type"]["name"]), len(v["data"])) for v in rows))
     else:
-        for make in (layouts, kinds, optimisers, closures, structs):
+        for make in (layouts, kinds, optimisers, closures, activations, structs):
             make(sys.argv[2])

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <cflux.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,6 +80,14 @@ static fx_array *square(fx_array *x)
 {
     return fx_mul(x, x);
 }
+static fx_array *powers(fx_array *x)
+{
+    return fx_pow(2, x);
+}
+static fx_array *leaky(fx_array *x)
+{
+    return fx_where(fx_gt(x, 0), x, fx_mul(x, 0.25));
+}
 static fx_array *soft(fx_array *x)
 {
     return fx_softmax(x);
@@ -119,6 +128,9 @@ static const struct {
     {"tanh", "tanh", hyperbolic},
     {"softmax", "softmax", soft},
     {"same", "identity", same},
+    {"squared", "x -> x .^ 2", square},
+    {"powers", "x -> 2 .^ x", powers},
+    {"leaky", "x -> leakyrelu.(x, 0.25f0)", leaky},
     {"sine", "sin", sine},
     {"vector", "vec", vector},
     {"bare", "abs2", square},
@@ -224,6 +236,95 @@ static void a_model_with_a_closure(void **state)
     assert_string_equal(a, b);
 }
 
+static double squared(double x)
+{
+    return x * x;
+}
+static double affine(double x)
+{
+    return 2 * x - 1;
+}
+static double half_tanh(double x)
+{
+    return tanh(x) / 2;
+}
+static double one_less(double x)
+{
+    return 1 - tanh(x * x) / 2;
+}
+static double leak(double x)
+{
+    return x > 0 ? x : x / 4;
+}
+static double tanh_of_square(double x)
+{
+    return tanh(x * x);
+}
+
+/* Anonymous functions as activations: of a file, from their printed texts, and saved again. */
+static void activations(void **state)
+{
+    static const struct {
+        const char *name, *text;
+        double (*expected)(double x);
+    } rows[] = {{"square", "x -> x .^ 2", squared},
+                {"sine", "sin", sin},
+                {"line", "x -> (2 .* x) .- 1", affine},
+                {"dotted", "x -> 0.5 .* tanh.(x)", half_tanh},
+                {"several", "x -> 1 .- (tanh.(x .^ 2) ./ 2)", one_less},
+                {"leaky", "x -> leakyrelu.(x, 0.25f0)", leak},
+                {"fixed", "x -> x .^ 2", squared},
+                {"composed", "x -> tanh.(x .^ 2)", tanh_of_square}};
+    enum { N = sizeof rows / sizeof *rows };
+    (void)state;
+    FX_TEST;
+    char counts[400], text[200], expected[200];
+    const char *path = temp_file("saved_activations.bson", "", 0);
+    void *file = fx_load(made_bson("activations.bson"));
+    const void *pairs[2 * N];
+    for (int round = 0; round < 3; round++) { /* of Julia, of a text, of a file of the library */
+        for (int i = 0; i < N; i++) {
+            fx_dense_layer *l = fx_child_named(file, rows[i].name);
+            snprintf(expected, sizeof expected, "Dense(2 => 2, %s)", rows[i].text);
+            if (fx_is_error(l))
+                fail_msg("%s: %s", rows[i].name, fx_error_take().message);
+            fx_summary(l, text, sizeof text);
+            assert_string_equal(text, expected);
+            fx_array *x = fx_randn(2, 3), *z = fx_add(fx_matmul(l->weight, x), l->bias);
+            fx_array *y = fx_call(l, x);
+            for (int k = 0; k < 6; k++)
+                assert_true(fabs(fx_at(y, k) - rows[i].expected(fx_at(z, k))) <=
+                            2e-6 * (1 + fabs(fx_at(y, k))));
+            void *parsed = fx_parse_model(text);
+            assert_int_equal(fx_loadmodel(parsed, l), FX_OK);
+            pairs[2 * i] = rows[i].name;
+            pairs[2 * i + 1] = round ? l : parsed;
+        }
+        if (fxi_save(path, 2 * N, pairs) != FX_OK)
+            fail_msg("%s", fx_error_take().message);
+        python_bson("check_bson.py", "load", path, NULL, counts, sizeof counts);
+        assert_true(atoi(counts) >= 2 * N);
+        file = fx_load(path);
+    }
+    void *chain = fx_chain(fx_dense(2, 2), ((fx_dense_layer *)fx_child_named(file, "line"))->act);
+    assert_int_equal(fx_save(path, "model", chain), FX_OK);
+    fx_summary(fx_load_key(path, "model"), text, sizeof text);
+    assert_string_equal(text, "Chain(Dense(2 => 2), Chain(x -> 2 .* x, x -> x .- 1))");
+}
+
+static void layers_with_other_activations_stay_nodes(void **state)
+{
+    (void)state;
+    FX_TEST;
+    char text[200];
+    void *file = fx_load(made_bson("odd_activations.bson"));
+    assert_int_equal(fx_count(file), 5);
+    for (int i = 0; i < 5; i++) {
+        fx_summary(fx_child(file, i), text, sizeof text);
+        assert_string_equal(text, "Flux.Dense(…)");
+    }
+}
+
 static void what_is_no_function_of_ours_stays_a_node(void **state)
 {
     (void)state;
@@ -257,6 +358,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_closure_and_back),
         cmocka_unit_test(a_model_with_a_closure),
+        cmocka_unit_test(activations),
+        cmocka_unit_test(layers_with_other_activations_stay_nodes),
         cmocka_unit_test(what_is_no_function_of_ours_stays_a_node),
         cmocka_unit_test(a_chain_that_begins_with_an_array_stays_a_node),
     };

@@ -80,6 +80,26 @@ static void written_by_hand(void **state)
         {"x -> 2 * NNlib.relu.(x .+ 1)", "Chain(x -> x .+ 1, relu, x -> 2 .* x)"},
         {"Chain(Dense(2 => 3, sin), x -> abs2.(x), Base.sqrt, x -> vec(x), only)",
          "Chain(Dense(2 => 3, sin), abs2, sqrt, vec, only)"},
+        {"x -> x.^2", "x -> x .^ 2"},
+        {"x -> 2 .^ x", "x -> 2 .^ x"},
+        {"x -> x .^ -0.5", "x -> x .^ -0.5"},
+        {"x -> (x)", "identity"},
+        {"x -> (x .- 1f-1) ./ 0.5", "Chain(x -> x .- 0.1f0, x -> x ./ 0.5)"},
+        {"x -> tanh.(2(x .+ 1))", "Chain(x -> x .+ 1, x -> 2 .* x, tanh)"},
+        {"x -> 1 .- x .* 2", "Chain(x -> x .* 2, x -> 1 .- x)"},
+        {"x -> 1 .+ 2x.^2 ./ 3", "Chain(x -> x .^ 2, x -> 2 .* x, x -> x ./ 3, x -> 1 .+ x)"},
+        {"x -> 6 ./ 2x", "Chain(x -> 2 .* x, x -> 6 ./ x)"},
+        {"Dense(2 => 3, x -> x.^2)", "Dense(2 => 3, x -> x .^ 2)"},
+        {"Dense(2 => 3, z -> (tanh(z) + 1) / 2; bias=false)",
+         "Dense(2 => 3, x -> (tanh.(x) .+ 1) ./ 2; bias=false)"},
+        {"Conv((3, 3), 1 => 2, x -> 2x^2 - 1, pad=1)",
+         "Conv((3, 3), 1 => 2, x -> (2 .* (x .^ 2)) .- 1, pad=1)"},
+        {"x -> 2 .* leakyrelu.(x .+ 1, 0.2f0)",
+         "Chain(x -> x .+ 1, x -> leakyrelu.(x, 0.2f0), x -> 2 .* x)"},
+        {"Dense(2 => 3, x -> trelu(elu(x + 1, 2), 0.5) + 1)",
+         "Dense(2 => 3, x -> trelu.(elu.(x .+ 1, 2), 0.5) .+ 1)"},
+        {"Dense(2 => 3, x -> NNlib.gelu(x))", "Dense(2 => 3, gelu_tanh)"},
+        {"Dense(2 => 3, x -> x)", "Dense(2 => 3)"},
         {"Chain([softmax, Dense(1 => 1)])", "Chain(softmax, Dense(1 => 1))"},
         {"Chain(enc = Dense(4 => 2), β₂ = Dense(2 => 4))",
          "Chain(enc = Dense(4 => 2), β₂ = Dense(2 => 4))"},
@@ -130,6 +150,8 @@ static void options_that_are_not_printed(void **state)
     /* As in Julia, 0.1f0 is a Float32, also where it meets a Float64. */
     fx_array *tenth = fx_call(parsed("x -> 0.1f0 .* x"), fx_full_dtype(FX_DTYPE_F64, 1, 1));
     assert_true(fx_item(tenth) == (double)0.1f);
+    fx_batchnorm_layer *largest = parsed("BatchNorm(1; eps=3.4028235f38, momentum=1f-60)");
+    assert_true((float)largest->epsilon == 0x1.fffffep127f && (float)largest->momentum == 0);
     for (int i = 0; i < 2; i++) { /* every function by both of its names */
 #define HAS(NAME, word) assert_ptr_equal(parsed(i ? #word : FX_##NAME->name), FX_##NAME);
         FXI_FUNCTIONS(HAS)
@@ -202,6 +224,52 @@ static void functions_of_base(void **state)
                 check_near(rows[i].name, gradient, k, rows[i].slope(x[k]));
         }
     }
+}
+
+/* Each activation with a parameter p, of −2, −0.25 and 1.5: NNlib's formulas. */
+static void activations_with_a_parameter(void **state)
+{
+    static const struct {
+        const char *text;
+        double expected[3];
+    } rows[] = {{"x -> leakyrelu.(x, 0.5)", {-1, -0.125, 1.5}},
+                {"x -> elu.(x, 0.5)", {-0.43233235838169365, -0.11059960846429760, 1.5}},
+                {"x -> celu.(x, 0.5)", {-0.49084218055563290, -0.19673467014368329, 1.5}},
+                {"x -> softshrink.(x, 0.5)", {-1.5, 0, 1}},
+                {"x -> trelu.(x, 0.5)", {0, 0, 1.5}},
+                {"x -> trelu.(x, 2)", {0, 0, 0}}};
+    (void)state;
+    FX_SCOPE;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double x[] = {-2, -0.25, 1.5};
+        fx_array *y = fx_call(parsed(rows[i].text), fx_from(FX_DTYPE_F64, x, 3));
+        for (int k = 0; k < 3; k++)
+            check_near(rows[i].text, y, k, rows[i].expected[k]);
+    }
+}
+
+/* (tanh(x)² − 1)·3 of each element, and its derivative 6·tanh(x)·(1 − tanh(x)²). */
+static void anonymous_functions_compute(void **state)
+{
+    static const char *const texts[] = {
+        "Chain(x -> 3(tanh.(x).^2 .- 1))",
+        "Scale(3, z -> (tanh(z)^2 - 1) * 3; bias=false)",
+    };
+    (void)state;
+    FX_SCOPE;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const double x[] = {-0.75, 0.5, 2};
+        fx_array *in = fx_from(FX_DTYPE_F64, x, 3), *y = fx_call(fx_f64(parsed(texts[i])), in);
+        fx_array *gradient = fx_gradient(fx_sum(y), in);
+        for (int k = 0; k < 3; k++) {
+            const double t = tanh(x[k]);
+            check_near(texts[i], y, k, (t * t - 1) * 3);
+            check_near(texts[i], gradient, k, 6 * t * (1 - t * t));
+        }
+    }
+    fx_dense_layer *l = parsed("Dense(1 => 1, x -> x^2)");
+    assert_true(fx_is_error(l->act->apply(fx_ones(1))));
+    assert_non_null(strstr(fx_error_take().message, "is called with fx_call"));
 }
 
 /* An array of one element of any shape becomes a number; other arrays are an error, as in Julia. */
@@ -402,6 +470,8 @@ static void random_models(void **state)
     "an anonymous function can be x, reshape(x, …), maxpool(x, (2, 2)), meanpool(x, (2, 2)), "   \
     "softmax(x), f.(x) or 2 .* x, got "
 
+#define ACTIVATIONS "an anonymous function can be x, f(x), 2x or x^2 as an activation, got "
+
 static void refused(const char *text, const char *message)
 {
     FX_SCOPE;
@@ -541,9 +611,17 @@ static const char *const wrong_models[][2] = {
     {"x -> 2", "model, column 6: " CLOSURES "2"},
     {"x -> 2 x", "model, column 6: " CLOSURES "2"},
     {"x -> 1 / x", "model, column 6: " CLOSURES "1"},
-    {"x -> 1 .- x .* 2", "model, column 13: " CLOSURES "."},
-    {"x -> x .+ 1 .* 2", "model, column 13: " CLOSURES "."},
-    {"x -> 1 .+ 2 .* x", "model, column 6: " CLOSURES "1"},
+    {"x -> x .+ 1 .* 2", "model, column 16: " CLOSURES "2"},
+    {"x -> x .+ x", "model, column 11: " CLOSURES "x"},
+    {"x -> x .^ 2 .^ 3", "model, column 13: " CLOSURES "."},
+    {"x -> -2 .^ x", "model, column 6: " CLOSURES "-"},
+    {"x -> x ^ 2", "model, column 8: expected the end of the text, got ^"},
+    {"x -> (x .+ 1", "model, column 13: " CLOSURES "the end of the text"},
+    {"Dense(2 => 3, x -> softmax(x))", "model, column 20: " ACTIVATIONS "softmax"},
+    {"Dense(2 => 3, x -> x^x)", "model, column 22: " ACTIVATIONS "x"},
+    {"Dense(2 => 3, x -> 2)", "model, column 20: " ACTIVATIONS "2"},
+    {"Dropout(1f39)", "model, column 9: 1f39 is not a number, or too large"},
+    {"x -> -4_0f38 .* x", "model, column 6: -4_0f38 is not a number, or too large"},
     {"x -> reshape(x)", "model, column 6: " CLOSURES "reshape"},
     {"x -> reshape(x, :, :)", "model, column 6: " CLOSURES "reshape"},
     {"x -> reshape(x, 2.5)", "model, column 17: " CLOSURES "2.5"},
@@ -551,19 +629,20 @@ static const char *const wrong_models[][2] = {
     {"x -> reshape(tanh.(x), :, size(x, 4))", "model, column 27: " CLOSURES "size"},
     {"x -> reshape(x, 1,1,1,1,1,1,1,1,1)", "model, column 6: " CLOSURES "reshape"},
     {"x -> maxpool(x, 2, 2)", "model, column 6: " CLOSURES "maxpool"},
+    {"x -> relu.(x, 2)", "model, column 6: " CLOSURES "relu"},
+    {"x -> elu.(x, x)", "model, column 6: " CLOSURES "elu"},
     {"x -> softmax(x, 2)", "model, column 6: " CLOSURES "softmax"},
     {"x -> ", "model, column 6: " CLOSURES "the end of the text"},
     {"x -> tanh.(tanh.(tanh.(tanh.(tanh.(tanh.(tanh.(tanh.(x))))))))",
      "model, column 54: " CLOSURES "x"},
     {"x -> x .* 1 .* 1 .* 1 .* 1 .* 1 .* 1 .* 1 .* 1 .* 1",
-     "model, column 48: an anonymous function can have at most 8 operations"},
+     "model, column 51: an anonymous function can have at most 8 operations"},
     {"x -> maxpool(x, (0, 2))", "model, column 6: MaxPool: window takes one number, or one for "
                                 "each of 2 axes, of at least 1, got (0, 2)"},
     {"x -> sec.(x)", "model, column 6: unknown function sec; known are " FUNCTION_LIST},
     {"x -> sin(x)", "model, column 6: " CLOSURES "sin"},
     {"x -> vec.(x)", "model, column 6: " CLOSURES "vec"},
     {"x -> x + 1", "model, column 8: expected the end of the text, got +"},
-    {"x -> x .^ 2", "model, column 8: expected the end of the text, got ."},
     {"x -> reshape(x, 2", "model, column 18: expected , or ), got the end of the text"},
     {"x -> 1e999 .* x", "model, column 6: 1e999 is not a number, or too large"},
     {"22×33 Matrix{Float32}", "model, column 1: expected a layer or a function, got 22"},
@@ -640,7 +719,7 @@ static void without_memory(void **state)
     (void)state;
     static const char text[] =
         "Chain(enc = Chain(Dense(1 => 6, tanh), BatchNorm(6)), dec = (Dropout(0.5)), "
-        "scale = x -> 2 .* tanh.(x) .+ 1)";
+        "scale = x -> 2 .* tanh.(x) .+ 1, out = Dense(6 => 1, x -> x^2))";
     int failures = 0;
     parsed(text);
     for (int64_t nth = 0;; nth++) {
@@ -774,6 +853,8 @@ int main(void)
         cmocka_unit_test(options_that_are_not_printed),
         cmocka_unit_test(functions_of_base),
         cmocka_unit_test(only_takes_one_element),
+        cmocka_unit_test(anonymous_functions_compute),
+        cmocka_unit_test(activations_with_a_parameter),
         cmocka_unit_test(random_layers),
         cmocka_unit_test(random_models),
         cmocka_unit_test(quotes_are_cut_between_characters),
