@@ -31,7 +31,6 @@
 /* The instruction chooses its second operand where the mask is set, so a and b are exchanged. */
 #define FXI_PICK_F32(m, a, b) ((vf)_mm512_mask_blend_ps((m), (__m512)(b), (__m512)(a)))
 #define FXI_PICK_F64(m, a, b) ((vd)_mm512_mask_blend_pd((m), (__m512d)(b), (__m512d)(a)))
-#define FXI_ALL_F32(m)        ((m) == 0xffff)
 #define FXI_MIN_F32(a, b)     ((vf)_mm512_min_ps((__m512)(a), (__m512)(b)))
 #define FXI_MAX_F32(a, b)     ((vf)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #define FXI_MIN_F64(a, b)     ((vd)_mm512_min_pd((__m512d)(a), (__m512d)(b)))
