@@ -263,6 +263,9 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
     if (missing) {
         /* What was allocated is freed first: it may be the memory that is missing. */
         fxi_binding_free(b, s);
+        /* A plan that can never run does not cost the program its caches. */
+        if (missing > 0 && !fxi_device_can_hold(p->device, p->arena_bytes + result_bytes(p)))
+            return no_memory(p, missing);
         const fx_status status = fxi_reclaim_for(p->device);
         if (status != FX_OK)
             return status;

@@ -24,6 +24,9 @@ void fxi_system_memory_reclaim(void);
  * container, for example) and of its address space (RLIMIT_AS). */
 void fxi_system_memory(int64_t *out_total, int64_t *out_available);
 int64_t fxi_system_memory_total(void);
+/* The bytes that the process can fill at most: the memory of the machine or of its cgroups, and the
+ * space for swapping. −1 if unknown, or if the system refuses what it cannot hold. */
+int64_t fxi_system_memory_most(void);
 
 size_t fxi_page_bytes(void);
 /* Can this page of the process be read? Asks the system; does not touch the page. */

@@ -29,6 +29,12 @@ int64_t fxi_system_memory_total(void)
     return sysctlbyname("hw.memsize", &bytes, &size, NULL, 0) == 0 ? bytes : -1;
 }
 
+/* Space for swapping is made as it is needed. */
+int64_t fxi_system_memory_most(void)
+{
+    return -1;
+}
+
 /* Available: pages that are free, or hold only copies of files (inactive pages may belong to other
  * programs, so they do not count). */
 void fxi_system_memory(int64_t *out_total, int64_t *out_available)

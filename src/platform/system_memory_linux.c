@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,6 +104,17 @@ int64_t fxi_system_memory_total(void)
         __atomic_store_n(&group, limit, __ATOMIC_RELAXED);
     }
     return total_of(limit);
+}
+
+int64_t fxi_system_memory_most(void)
+{
+    struct sysinfo machine;
+    int64_t group;
+    if (sysinfo(&machine) != 0)
+        return -1;
+    const int64_t unit = machine.mem_unit;
+    fxi_cgroup_memory("", &group, NULL);
+    return smaller((int64_t)machine.totalram * unit, group) + (int64_t)machine.totalswap * unit;
 }
 
 void fxi_system_memory(int64_t *out_total, int64_t *out_available)

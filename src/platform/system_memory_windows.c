@@ -35,6 +35,12 @@ void fxi_system_memory_reclaim(void)
     _heapmin();
 }
 
+/* An allocation that the system cannot hold fails. */
+int64_t fxi_system_memory_most(void)
+{
+    return -1;
+}
+
 void fxi_system_memory(int64_t *out_total, int64_t *out_available)
 {
     MEMORYSTATUSEX memory = {.dwLength = sizeof memory};

@@ -124,6 +124,13 @@ void fxi_memory_figures(fx_device *d, fx_memory *out)
                        .plans = __atomic_load_n(&p->plans, __ATOMIC_RELAXED)};
 }
 
+bool fxi_device_can_hold(fx_device *d, int64_t bytes)
+{
+    const int64_t limit = fxi_device_limit(d), total = d->info.memory;
+    return (limit <= 0 || bytes <= limit) && (total <= 0 || bytes <= total) &&
+           fxi_pool_system_holds(fxi_pool_of(d), bytes);
+}
+
 bool fxi_device_fits(fx_device *d, int64_t bytes, int64_t idle)
 {
     const int64_t limit = fxi_device_limit(d);

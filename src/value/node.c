@@ -59,7 +59,9 @@ fx_status fxi_buffer_need(const char *op, fx_device *device, size_t bytes, fxi_b
     *out = fxi_buffer_new(device, bytes);
     if (*out)
         return FX_OK;
-    const fx_status status = fxi_the_evaluator.reclaim(device);
+    /* A request that can never be met does not cost the program its caches. */
+    const fx_status status =
+        fxi_device_can_hold(device, (int64_t)bytes) ? fxi_the_evaluator.reclaim(device) : FX_OK;
     if (status == FX_OK)
         *out = fxi_buffer_new(device, bytes);
     return *out || status != FX_OK ? status : fxi_no_memory(op, device, (int64_t)bytes, "");

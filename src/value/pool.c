@@ -10,6 +10,7 @@
 #include "pool.h"
 #include "context.h"
 #include "memory.h"
+#include "system_memory.h"
 
 #include <string.h>
 
@@ -63,12 +64,22 @@ int64_t fxi_pool_bound(const fxi_pool *p)
 
 /* ---- live bytes ------------------------------------------------------------------------------ */
 
+/* The system is asked again before anything is refused, because limits can be raised. */
+bool fxi_pool_system_holds(fxi_pool *p, int64_t live)
+{
+    if (live <= load(&p->system) || !fxi_device_on_host(p->device))
+        return true;
+    const int64_t most = fxi_system_memory_most();
+    __atomic_store_n(&p->system, most < 0 ? INT64_MAX : most, __ATOMIC_RELAXED);
+    return most < 0 || live <= most;
+}
+
 /* Counts live bytes. False if they would exceed the limit; then they are not counted. */
 static bool count_live(fxi_pool *p, size_t bytes)
 {
     const int64_t n = (int64_t)bytes, limit = load(&p->limit),
                   live = __atomic_add_fetch(&p->live, n, __ATOMIC_RELAXED);
-    if (limit > 0 && live > limit) {
+    if ((limit > 0 && live > limit) || !fxi_pool_system_holds(p, live)) {
         __atomic_sub_fetch(&p->live, n, __ATOMIC_RELAXED);
         return false;
     }

@@ -33,14 +33,16 @@ typedef struct fxi_pool {
     int64_t peak;          /* the most live bytes so far (atomic) */
     int64_t live;          /* bytes of the device's buffers (atomic) */
     int64_t limit;         /* the most live bytes allowed; 0: no limit (atomic) */
+    int64_t system;        /* host memory: live bytes that the system can hold (atomic) */
     int64_t plans;         /* host memory of the cached plans for the device (atomic) */
     fxi_buffer *arrays;    /* buffers with a name */
     struct fxi_pool *next; /* the pool of another device; the list has a lock of its own */
 } fxi_pool;
 
+/* Every system can hold 64 MiB, so small programs do not ask it. */
 #define FXI_POOL_EMPTY                                                                             \
     {                                                                                              \
-        .lock = FXI_MUTEX_INIT, .most = -1                                                         \
+        .lock = FXI_MUTEX_INIT, .most = -1, .system = 64 << 20                                     \
     }
 
 static inline bool fxi_device_on_host(const fx_device *device)
@@ -81,6 +83,9 @@ int64_t fxi_pool_bound(const fxi_pool *p);
 /* Allocates at least `bytes` bytes and counts them as live; *out_bytes: the size of the block. NULL
  * if the allocation fails or exceeds the limit (not recorded). */
 void *fxi_pool_take(fx_device *device, size_t bytes, size_t *out_bytes);
+/* Can the system hold so many live bytes of host memory? Linux grants more than that, and kills the
+ * process when it writes to them. */
+bool fxi_pool_system_holds(fxi_pool *pool, int64_t live);
 /* Returns a block to the pool; `bytes`: its size from fxi_pool_take. */
 void fxi_pool_give(fx_device *device, void *ptr, size_t bytes);
 /* Frees all kept blocks of the device. */
@@ -101,6 +106,8 @@ static inline bool fxi_device_is_bounded(const fx_device *device)
 {
     return !fxi_device_on_host(device) || fxi_device_limit(device) > 0;
 }
+/* Could the device hold `bytes` bytes if all its memory were free? Unknown counts as yes. */
+bool fxi_device_can_hold(fx_device *device, int64_t bytes);
 /* The figures of a device's memory. */
 void fxi_memory_figures(fx_device *device, fx_memory *out);
 /* Can `bytes` bytes be allocated, if kept blocks and `idle` further bytes are freed? The device is

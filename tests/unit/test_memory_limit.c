@@ -15,6 +15,7 @@
 #include "evaluate.h"
 #include "memory.h"
 #include "pool.h"
+#include "system_memory.h"
 
 enum { N = 512, BYTES = N * N * 4 }; /* a matrix: 1 MiB */
 
@@ -93,6 +94,27 @@ static void what_is_kept_for_speed_goes_first(void **state)
     fx_error_take();
     fx_set_memory_limit(fx_cpu_device(), 0);
     assert_true(fx_item(needs_an_arena(x)) == (double)N * N * N * N * N);
+}
+
+/* What can never fit costs nothing: the plan of y is still in the cache. */
+static void impossible_requests_free_nothing(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fxi_reclaim_all();
+    fx_array *x = ones();
+    assert_true(fx_item(needs_an_arena(x)) == (double)N * N * N * N * N);
+    const uint64_t evicted = fx_stats().plans_evicted;
+    const int64_t kept = live();
+    fx_set_memory_limit(fx_cpu_device(), BYTES - 1);
+    assert_int_equal(fx_eval(fx_add(x, 1)), FX_STATUS_MEMORY);
+    float *values = calloc(1, BYTES);
+    assert_int_equal(fx_array_status(fx_from(FX_DTYPE_F32, values, N, N)), FX_STATUS_MEMORY);
+    free(values);
+    fx_error_take();
+    assert_int_equal(live(), kept);
+    assert_int_equal(fx_stats().plans_evicted, evicted);
+    fx_set_memory_limit(fx_cpu_device(), 0);
 }
 
 /* Float32 copies of 16-bit operands are work space of the plan, not of the kernel's call. */
@@ -186,16 +208,42 @@ static void the_cache_follows_use(void **state)
     fxi_reclaim_all();
 }
 
+/* Linux would grant the memory, and kill the process when it is written to. Runs last, because the
+ * peak of live memory decides how much is cached. */
+static void the_system_is_a_limit(void **state)
+{
+    (void)state;
+    fxi_reclaim_all();
+    const int64_t most = fxi_system_memory_most(), before = live();
+    fxi_buffer *b, *half;
+    if (most < 0)
+        skip();
+    assert_true(most >= fxi_system_memory_total());
+    assert_int_equal(fxi_buffer_need("test", fx_cpu_device(), (size_t)most + 4096, &b),
+                     FX_STATUS_MEMORY);
+    assert_non_null(strstr(fx_error_take().message, "no memory for"));
+    assert_int_equal(fxi_buffer_need("test", fx_cpu_device(), (size_t)(most - before) / 2, &half),
+                     FX_OK);
+    assert_int_equal(
+        fxi_buffer_need("test", fx_cpu_device(), (size_t)(most - before) / 2 + 4096, &b),
+        FX_STATUS_MEMORY);
+    fx_error_take();
+    fxi_buffer_release(half);
+    assert_int_equal(live(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(live_bytes_are_counted),
         cmocka_unit_test(beyond_the_limit),
         cmocka_unit_test(what_is_kept_for_speed_goes_first),
+        cmocka_unit_test(impossible_requests_free_nothing),
         cmocka_unit_test(copies_of_16_bits_count),
         cmocka_unit_test(reclaim_gives_back),
         cmocka_unit_test(allocations_that_fail),
         cmocka_unit_test(the_cache_follows_use),
+        cmocka_unit_test(the_system_is_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
