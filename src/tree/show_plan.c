@@ -356,18 +356,17 @@ static fx_status describe(void *object, fx_text *text, bool details)
 size_t fx_plan_text(void *object, char *dst, size_t capacity)
 {
     fx_text text = {0};
-    describe(object, &text, false);
-    if (capacity > 0)
-        snprintf(dst, capacity, "%s", text.data ? text.data : "");
-    const size_t n = text.length;
-    fxi_text_free(&text);
-    return n;
+    if (describe(object, &text, false) != FX_OK)
+        fxi_text_free(&text);
+    return fxi_text_hand_over(&text, dst, capacity);
 }
 
 void fx_plan_show(FILE *out, void *object)
 {
     fx_text text = {0};
-    if (describe(object, &text, true) == FX_OK && text.data)
-        fputs(text.data, out);
+    if (describe(object, &text, true) == FX_OK) {
+        fxi_text_cut(&text, text.length - 1); /* its newline, because another one is printed */
+        fxi_text_print(&text, out);
+    }
     fxi_text_free(&text);
 }

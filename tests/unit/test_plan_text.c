@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "evaluate.h"
+#include "memory.h"
 #include "own_child.h"
 #include "plan.h"
 #include "plan_steps.h"
@@ -209,6 +211,40 @@ static void what_is_there_needs_no_plan(void **state)
 
 /* ---- FX_EAGER -------------------------------------------------------------------------------- */
 
+/* Without memory there is an error and no text, never a part of the text. */
+static void without_memory_there_is_no_text(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    char want[4000], text[4000];
+    fx_array *x = leaf(4, 5), *y = x;
+    for (int i = 0; i < 30; i++)
+        y = fx_cumsum(y, i % 2);
+    const size_t n = fx_plan_text(y, want, sizeof want);
+    int failed = 0;
+    for (int64_t nth = 1, left = 1; left > 0; nth++) {
+        strcpy(text, "old");
+        fxi_reclaim_all();
+        fxi_fault_set(nth);
+        const size_t got = fx_plan_text(y, text, sizeof text);
+        left = fxi_fault_seen() - nth + 1;
+        fxi_fault_set(-1);
+        const fx_error e = fx_error_take();
+        failed += e.status == FX_STATUS_MEMORY;
+        assert_true(e.status == FX_OK || e.status == FX_STATUS_MEMORY);
+        assert_int_equal(got, e.status == FX_OK ? n : 0);
+        assert_string_equal(text, e.status == FX_OK ? want : "");
+    }
+    assert_true(failed > 5);
+    FILE *full = fopen("/dev/full", "w");
+    if (!full)
+        return;
+    setvbuf(full, NULL, _IONBF, 0);
+    fx_plan_show(full, y);
+    assert_int_equal(fx_error_take().status, FX_STATUS_IO);
+    fclose(full);
+}
+
 /* This program with --steps: prints the steps of three operations in a chain. */
 static int print_steps(void)
 {
@@ -264,6 +300,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_reshape_of_a_transpose_is_a_copy),
         cmocka_unit_test(groups_respect_their_budgets),
         cmocka_unit_test(what_is_there_needs_no_plan),
+        cmocka_unit_test(without_memory_there_is_no_text),
         cmocka_unit_test(the_environment_switches_groups_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
