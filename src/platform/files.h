@@ -81,7 +81,8 @@ bool fxi_file_exists(const char *path);
 int fxi_os_real_path(const char *path, char out[FXI_PATH_MOST]);
 /* Renames a file atomically, and replaces a file that has the name. */
 int fxi_os_rename(const char *from, const char *to);
-/* Gives the file a second name, or renames it if the file system has no hard links. */
+/* Gives the file a second name, or renames it if the file system has no hard links. Fails if a file
+ * already has that name. */
 int fxi_os_link(const char *from, const char *to);
 int fxi_os_remove(const char *path);
 

@@ -157,7 +157,17 @@ int fxi_os_link(const char *from, const char *to)
 {
     if (link(from, to) == 0)
         return 0;
-    return errno == EPERM || errno == EOPNOTSUPP ? rename(from, to) : -1;
+    const int reserved =
+        errno == EPERM || errno == EOPNOTSUPP ? fxi_os_open(to, FXI_OS_CREATE | FXI_OS_NEW) : -1;
+    if (reserved < 0)
+        return -1;
+    close(reserved);
+    if (rename(from, to) == 0)
+        return 0;
+    const int why = errno;
+    unlink(to);
+    errno = why;
+    return -1;
 }
 
 int fxi_os_remove(const char *path)

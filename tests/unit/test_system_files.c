@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -146,6 +147,42 @@ static void a_temporary_file_has_no_name(void **state)
     free(kept);
 }
 
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static int no_links; /* the error of a file system without hard links; 0: the real function */
+
+/* Replaces that of the C library. */
+int link(const char *from, const char *to)
+{
+    if (no_links == 0)
+        return linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
+    errno = no_links;
+    return -1;
+}
+
+static void a_second_name_replaces_no_file(void **state)
+{
+    (void)state;
+    static const int errors[] = {0, EPERM, EOPNOTSUPP};
+    for (int i = 0; i < 3; i++) {
+        char from[4096], to[4096];
+        snprintf(from, sizeof from, "%s", temp_text("from.txt", "new"));
+        snprintf(to, sizeof to, "%s", temp_text("to.txt", "old"));
+        no_links = errors[i];
+        assert_int_equal(fxi_os_link(from, to), -1);
+        assert_int_equal(errno, EEXIST);
+        assert_file_is(to, "old");
+        assert_file_is(from, "new");
+        assert_int_equal(fxi_os_remove(to), 0);
+        assert_int_equal(fxi_os_link("/nowhere/from.txt", to), -1);
+        assert_false(fxi_file_exists(to));
+        assert_int_equal(fxi_os_link(from, to), 0);
+        assert_file_is(to, "new");
+        assert_int_equal(fxi_os_remove(to), 0);
+        no_links = 0;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +190,7 @@ int main(void)
         cmocka_unit_test(a_link_is_followed_unless_forbidden),
         cmocka_unit_test(facts_and_rights),
         cmocka_unit_test(one_descriptor_has_the_lock),
+        cmocka_unit_test(a_second_name_replaces_no_file),
         cmocka_unit_test(a_temporary_file_has_no_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
