@@ -115,11 +115,15 @@ const fxi_file_type *fxi_file_type_of(fx_dtype dtype)
 bool fxi_file_type_bytes(const fxi_file_type *type, int ndims, const uint64_t *sizes,
                          size_t *out_bytes)
 {
-    *out_bytes = (size_t)type->size;
+    const size_t made = (size_t)type->parts * fx_dtype_size(type->dtype), read = (size_t)type->size;
+    size_t most = made > read ? made : read; /* of an element, in the array or in the file */
     bool fits = true;
-    for (int i = 0; i < ndims; i++)
-        fits = fits && sizes[i] <= INT64_MAX && fxi_mul_size(*out_bytes, sizes[i], out_bytes);
-    return fits && *out_bytes <= INT64_MAX / 16; /* the widened array must be countable too */
+    *out_bytes = read;
+    for (int i = 0; i < ndims; i++) {
+        fits = fits && sizes[i] <= INT64_MAX && fxi_mul_size(most, sizes[i] + !sizes[i], &most);
+        *out_bytes *= fits ? sizes[i] : 0;
+    }
+    return fits && most <= INT64_MAX / 16; /* as fxi_sizes_fit, which the array has to pass */
 }
 
 /* The sizes in this library's order, the first axis first in memory. If there are too many axes,
@@ -198,8 +202,7 @@ fx_array *fxi_file_type_array(fxi_bytes *b, const fxi_file_type *type, bool big,
     int n;
     int64_t ours[FX_MAX_DIMS];
     if (!fxi_file_type_bytes(type, ndims, sizes, &bytes)) {
-        fxi_bytes_fail(b, b->at, "the bytes of the array do not fit in %zu bits",
-                       8 * sizeof(size_t));
+        fxi_bytes_fail(b, b->at, FXI_FILE_TOO_LARGE);
         return NULL;
     }
     if (!our_sizes(type, ndims, sizes, &n, ours)) {

@@ -32,7 +32,9 @@ const fxi_file_type *fxi_file_type_of(fx_dtype dtype);
 enum { FXI_FILE_DIMS = 64 };
 fx_array *fxi_file_type_array(fxi_bytes *b, const fxi_file_type *type, bool big, int ndims,
                               const uint64_t *sizes);
-/* The number of bytes of an array of these sizes; false if it exceeds size_t. */
+/* The number of bytes of an array of these sizes in the file. False if the array would be too large
+ * for the library; an axis of size 0 counts as 1 for that, as it does in NumPy. */
+#define FXI_FILE_TOO_LARGE "the product of the sizes, in which 0 counts as 1, is 2^59 bytes or more"
 bool fxi_file_type_bytes(const fxi_file_type *type, int ndims, const uint64_t *sizes,
                          size_t *out_bytes);
 

@@ -123,8 +123,7 @@ static fx_array *entry_array(reading *r, const fxi_file_type *type, int ndims,
         return NULL;
     }
     if (!fxi_file_type_bytes(type, ndims, sizes, &bytes)) {
-        fxi_bytes_fail(&r->header, s->at, "the bytes of the array do not fit in %zu bits",
-                       8 * sizeof(size_t));
+        fxi_bytes_fail(&r->header, s->at, FXI_FILE_TOO_LARGE);
         return NULL;
     }
     if (bytes != s->end - s->begin) {

@@ -201,6 +201,9 @@ static void headers_that_are_wrong(void **state)
     refused(DICT("'<f4'", "False", "(,)"), 8, "expected a size");
     refused(DICT("'<f4'", "false", "(2,)"), 8, "expected True or False");
     refused(DICT("'<f4'", "False", "(99999999999999999999,)"), 8, "is above 9223372036854775807");
+    refused(DICT("'<f4'", "False", "(0, 4611686018427387904)"), 0, "is 2^59 bytes or more");
+    refused(DICT("'<f4'", "True", "(4611686018427387904, 0)"), 0, "is 2^59 bytes or more");
+    refused(DICT("'|i1'", "False", "(0, 288230376151711744)"), 0, "is 2^59 bytes or more");
     refused("{'shape': (1,), 'shape': (1,)}", 8, "\"shape\" appears twice");
     refused(DICT("'<f4'", "False", "(2,)") " x", 8, "more text after");
     refused("{}", 8, "lacks its descr");

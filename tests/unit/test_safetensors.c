@@ -120,7 +120,11 @@ static void headers_that_are_wrong(void **state)
             "starts at byte 2 of the data, but the previous one ends at 4");
     refused("{" ONE("a", "F32", "[2,3]", "[0,4]") "}", 4,
             "24 bytes according to its shape, but 4 according to its offs");
-    refused("{" ONE("a", "F32", "[9223372036854775807,4]", "[0,4]") "}", 4, "do not fit in");
+    refused("{" ONE("a", "F32", "[9223372036854775807,4]", "[0,4]") "}", 4,
+            "is 2^59 bytes or more");
+    refused("{" ONE("a", "F32", "[0,4611686018427387904]", "[0,0]") "}", 0,
+            "is 2^59 bytes or more");
+    refused("{" ONE("a", "I8", "[288230376151711744,0]", "[0,0]") "}", 0, "is 2^59 bytes or more");
     refused("{" ONE("a", "F32", "[9223372036854775808]", "[0,4]") "}", 4, "larger than 2^63 - 1");
     refused("{" ONE("a", "F32", "[-1]", "[0,4]") "}", 4, "expected a whole number, found '-'");
     refused("{" ONE("a", "F32", "[1.0]", "[0,4]") "}", 4, "integer without leading zeros");
