@@ -231,7 +231,7 @@ int fxi_scope_open(int mode, const char *file, int line)
     s->inside = inside;
     s->file = inside ? parent->file : file;
     s->line = inside ? parent->line : line;
-    s->objects = s->most = s->grown = s->bytes = 0;
+    s->objects = s->most = s->grown = s->weight = s->bytes = 0;
     c->scope = s;
     if (!inside)
         fxi_error_where(file, line);
@@ -391,9 +391,10 @@ void fxi_scope_watch(fxi_context *c, int weight)
     const int64_t bytes = __atomic_load_n(&fxi_counters.live_bytes, __ATOMIC_RELAXED);
     if (s->grown == 0)
         s->bytes = bytes;
-    s->grown += weight;
-    if (s->grown >= MANY_EVALUATIONS ||
-        (s->grown >= SOME_EVALUATIONS && bytes - s->bytes >= MANY_BYTES))
+    s->grown++;
+    s->weight += weight;
+    if (s->weight >= MANY_EVALUATIONS ||
+        (s->weight >= SOME_EVALUATIONS && bytes - s->bytes >= MANY_BYTES))
         warn_of_growth(s);
 }
 

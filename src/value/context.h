@@ -27,6 +27,7 @@ struct fxi_scope {
     int64_t objects; /* number of objects in its list */
     int64_t most;    /* the largest number at any evaluation so far */
     int64_t grown;   /* evaluations that found more objects than any before (fxi_scope_watch) */
+    int64_t weight;  /* the sum of their weights */
     int64_t bytes;   /* of live arrays at the first of these evaluations */
 };
 

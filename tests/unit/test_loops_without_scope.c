@@ -128,6 +128,17 @@ static void server_with_scope(void)
     }
 }
 
+/* Nothing is read: the thread evaluates by itself, here after few nodes. */
+static void pending_without_scope(void)
+{
+    fxi_here()->most_created = 100;
+    fx_array *x = fx_ones(8);
+    for (int i = 0; i < 10000; i++) {
+        loop_line = __LINE__ + 1;
+        fx_add(x, i);
+    }
+}
+
 /* 300,000 nodes in one step, more than are computed at once. */
 static void long_recurrence(void)
 {
@@ -168,6 +179,7 @@ static const struct program {
     {"training-without-step", training_without_step, "1000 evaluations outside of every scope"},
     {"server-without-scope", server_without_scope, "1000 evaluations outside of every scope"},
     {"server-in-an-outer-scope", server_in_an_outer_scope, "in the scope opened at " __FILE__},
+    {"pending-without-scope", pending_without_scope, "each of 50 evaluations outside"},
     {"training-with-step", training_with_step, NULL},
     {"server-with-scope", server_with_scope, NULL},
     {"long-recurrence", long_recurrence, NULL},
