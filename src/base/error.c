@@ -11,6 +11,7 @@
 
 _Thread_local const char *fxi_call_site;
 static _Thread_local fx_error record;
+static _Thread_local fx_status latest; /* of the latest call of fx_fail */
 static _Thread_local const char *where_file;
 static _Thread_local int where_line;
 static _Thread_local const char *named_operation; /* by FXI_OPERATION; NULL outside */
@@ -110,7 +111,13 @@ fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
     if (hook)
         hook(&e, user);
     named_operation = outer;
+    latest = status; /* last, because the hook may have failed too */
     return status;
+}
+
+fx_status fxi_error_latest(void)
+{
+    return latest;
 }
 
 fx_status fxi_fail_text(fx_status status, const char *operation, const char *text)

@@ -26,6 +26,10 @@ extern FX_API _Thread_local const char *fxi_call_site;
 const char *fxi_operation_begin(const char *name);
 void fxi_operation_end(const char *const *before);
 
+/* The status of this thread's latest call of fx_fail; FX_OK before the first. The record may hold
+ * an earlier failure. */
+fx_status fxi_error_latest(void);
+
 /* fx_fail with a text that is not a format. */
 fx_status fxi_fail_text(fx_status status, const char *operation, const char *text);
 

@@ -12,6 +12,7 @@
 #include "context.h"
 #include <cflux/backend.h>
 #include "counters.h"
+#include "error.h"
 #include "pool.h"
 #include "tape.h"
 
@@ -463,10 +464,8 @@ fx_array *fxi_array_of(fxi_node *n)
 
 fx_array *fxi_array_take(fxi_node *n)
 {
-    if (!n) {
-        const fx_status status = fx_error_status();
-        return fx_error_array(status != FX_OK ? status : FX_STATUS_MEMORY);
-    }
+    if (!n)
+        return fx_error_array(fxi_error_latest());
     fx_array *x = fxi_object_alloc(&fxi_array_type);
     if (!x) {
         fxi_node_release(n);

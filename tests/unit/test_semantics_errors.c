@@ -44,6 +44,10 @@ static void the_first_record_sticks(void **state)
     fx_matmul(fx_ones(2, 5), fx_ones(4));
     fx_rand_dtype(FX_DTYPE_I32, 3);
     assert_int_equal(fx_error_status(), FX_STATUS_SHAPE);
+    /* Each array has the status of its own failure. */
+    assert_int_equal(fx_array_status(fx_rand_dtype(FX_DTYPE_I32, 3)), FX_STATUS_DTYPE);
+    const int64_t large = (int64_t)1 << 40;
+    assert_int_equal(fx_array_status(fx_expand(fx_ones(1, 1), large, large)), FX_STATUS_ARGUMENT);
     assert_int_equal(fx_error_status(), FX_STATUS_SHAPE); /* looking does not take it */
     expect_error(FX_STATUS_SHAPE, "add: ");
     fx_rand_dtype(FX_DTYPE_I32, 3);
