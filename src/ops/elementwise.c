@@ -348,7 +348,7 @@ RULE(POWI)
     else if (n == 2)
         a->gx[0] = fx_mul(G, fx_mul(2, X));
     else if (n != 0)
-        a->gx[0] = fx_mul(G, fx_mul(n, fx_pow(X, n - 1)));
+        a->gx[0] = fx_mul(G, fx_mul(n, n > INT64_MIN ? fx_pow(X, n - 1) : fx_div(Z, X)));
 }
 
 RULE(EXP)

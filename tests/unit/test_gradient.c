@@ -36,6 +36,15 @@ static void of_gradients(void **state)
     }
 }
 
+/* d/dx xⁿ = n·xⁿ⁻¹ for the least n: 64 bits cannot hold n − 1. */
+static void of_the_least_exponent(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = vector64((double[]){-2, -1, 1, 2}, 4), *y = fx_pow(x, INT64_MIN);
+    CHECK(gradient1(fx_sum(y), x), (4), 0, 0, 0x1p63, -0x1p63, 0);
+}
+
 /* A gradient penalty: d/dw |d/dx w·x²|², through a matrix product. */
 static void of_a_penalty(void **state)
 {
@@ -674,6 +683,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(of_gradients),
         TEST(of_a_penalty),
+        TEST(of_the_least_exponent),
         TEST(stop_gradient_is_a_constant),
         TEST(arrays_used_twice),
         TEST(unused_arrays_get_zeros),
