@@ -335,10 +335,13 @@ static fx_array *focal(const terms *t)
     fx_array *p = fx_add(t->pred, t->eps), *rest = focus(t, p);
     return fx_neg(total(t, fx_mul(fx_mul(t->target, rest), fx_log(p))));
 }
-/* ŷ = 1 makes 1 − ŷ − ε negative, whose logarithm is NaN (Flux throws). */
+/* ŷ = 1 makes 1 − ŷ − ε negative, whose logarithm is NaN (Flux throws). Such a value is raised to
+ * ε, as a constant: the gradient is that of 1 − ŷ − ε, because a certain and wrong prediction has
+ * to learn most. */
 static fx_array *binary_focal(const terms *t)
 {
-    fx_array *yes = fx_add(t->pred, t->eps), *no = fx_max(fx_sub(1, yes), t->eps);
+    fx_array *yes = fx_add(t->pred, t->eps), *no = fx_sub(1, yes);
+    no = fx_add(no, fx_stop_gradient(fx_sub(fx_max(no, t->eps), no)));
     fx_array *p = fx_add(fx_mul(t->target, yes), fx_mul(fx_sub(1, t->target), no));
     return fx_neg(fx_mul(focus(t, p), fx_log(p)));
 }
