@@ -303,10 +303,6 @@ WITH_DECIMALS = re.compile(r"%[-+ #0]*(?:\*|\d+)?(?!\.0f)(?:\.(?:\*|\d+))?[aefgA
 TEXT = re.compile(r"\"(?:\\.|[^\"\\\n])*\"")
 # Their own functions with formats get no floating-point numbers; src/platform has the functions.
 NO_DECIMALS = ("src/backends/", "src/plan/", "src/platform/")
-# (file): why.
-LOCALE_ALLOWED = {
-    "src/dist/mpi/mpi_transport.c": "a plugin without the library's own functions: a part of a message",
-}
 
 
 def has_decimals(text):
@@ -315,7 +311,7 @@ def has_decimals(text):
 
 def check_locale(root, errors):
     """Texts that other programs read have a point before the decimals, in every locale."""
-    count, used = 0, set()
+    count = 0
     for path in walk(root, ["src"]):
         if not path.endswith(C_FILES):
             continue
@@ -328,13 +324,8 @@ def check_locale(root, errors):
             if has_decimals(text) or (m.group(0).startswith("v") and not plain):
                 found.append(m.start())
         for at in found:
-            if where in LOCALE_ALLOWED:
-                used.add(where)
-            else:
-                errors.append(f"{where}:{line_of(source, at)}: writes the decimal point of the locale: "
-                              "use fxi_snprintf or fxi_vsnprintf")
-    for unused in sorted(set(LOCALE_ALLOWED) - used):
-        errors.append(f"exception {unused} is not needed any more: remove it")
+            errors.append(f"{where}:{line_of(source, at)}: writes the decimal point of the locale: "
+                          "use fxi_snprintf or fxi_vsnprintf")
     return count
 
 

@@ -108,7 +108,8 @@ static int list_ranks(int state, const char *before, char *out, size_t size)
     return n;
 }
 
-/* "no answer from rank 1, 3 within 60 s" */
+/* "no answer from rank 1, 3 within 60 s"; whole numbers, because printf writes decimals as the
+ * program's locale does. */
 static void name_missing(const fxi_transport_call *c, char *why, size_t size)
 {
     int n = list_ranks(SILENT, "no answer from rank ", why, size);
@@ -116,8 +117,10 @@ static void name_missing(const fxi_transport_call *c, char *why, size_t size)
         return;
     if (n == 0)
         n = snprintf(why, size, "all ranks wait, but the operation did not end");
+    const bool whole = c->limit >= 1e15 || c->limit == (double)(int64_t)c->limit;
     if (n >= 0 && (size_t)n < size)
-        snprintf(why + n, size - (size_t)n, " within %g s", c->limit);
+        snprintf(why + n, size - (size_t)n, whole ? " within %.0f s" : " within %.0f ms",
+                 whole ? c->limit : 1000 * c->limit);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
