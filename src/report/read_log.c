@@ -67,12 +67,15 @@ static void *one_more(reader *in, void *array, size_t n, size_t *capacity, size_
 
 /* ---- events: false if a required member is missing ------------------------------------------- */
 
-static void release_numbers(fxi_log_record *r)
+/* What was read from the lines of training steps and epochs, and warnings about them. */
+static void release_contents(fxi_log_record *r)
 {
     for (int i = 0; i < r->nmetrics; i++)
         fxi_free(r->metrics[i]);
+    for (int32_t i = 0; i < r->nwarnings; i++)
+        fxi_free(r->warnings[i]);
     r->nsteps = r->nepochs = 0;
-    r->nmetrics = 0;
+    r->nmetrics = r->nwarnings = 0;
 }
 
 /* Drops the training steps after the checkpoint: the stopped run lost them, and the resumed run
@@ -100,9 +103,10 @@ static bool take_start(reader *in, fxi_json *event)
             in, "The run was interrupted and resumed from the checkpoint of training step %.15g.",
             resumed);
     } else {
-        if (r->start || r->nsteps > 0)
+        const bool several = r->start || r->nsteps > 0;
+        release_contents(r);
+        if (several)
             add_warning(in, "The log contains several runs; this is the last one.");
-        release_numbers(r);
         in->before = 0;
     }
     in->same_stretch = false;
@@ -361,13 +365,11 @@ fx_status fxi_read_log(FILE *file, const char *name, fxi_log_record *out)
 
 void fxi_log_release(fxi_log_record *r)
 {
-    release_numbers(r);
+    release_contents(r);
     fxi_free(r->steps);
     fxi_free(r->epochs);
     fxi_json_free(r->start);
     fxi_json_free(r->end);
-    for (int32_t i = 0; i < r->nwarnings; i++)
-        fxi_free(r->warnings[i]);
     fxi_free((void *)r->warnings);
     *r = (fxi_log_record){0};
 }

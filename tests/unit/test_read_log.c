@@ -193,6 +193,12 @@ static void of_several_runs_the_last_counts(void **state)
     assert_non_null(strstr(warning(1), "no end"));
     assert_true(fxi_json_number_of(fxi_json_member(record.start, "seed")) == 5);
     fxi_log_release(&record);
+    /* The warnings of earlier runs do not concern it. */
+    take(START STEP_1 "{\"event\":\"start\",\"resumed_at_step\":1}\n" STEP_2 END START STEP_1 END
+             START STEP_1 END,
+         1);
+    assert_non_null(strstr(warning(0), "several runs"));
+    fxi_log_release(&record);
 }
 
 static void metrics_may_come_late_and_are_bounded(void **state)
