@@ -283,7 +283,8 @@ typedef struct numbering {
     double *out;
     const double *in;
     int64_t n, capacity;
-    const double *previous; /* numbers of the leaf before */
+    const double *previous;     /* numbers of the leaf before */
+    const fx_rule *rule_before; /* its rule */
     int64_t nrules;
     fx_rule **rules; /* new rule of each leaf; all are made before any leaf changes */
     fx_status status;
@@ -319,18 +320,20 @@ static fx_status fail_rule(fx_rule *rule)
                    "the other state belongs to another rule than %s", text);
 }
 
-/* Makes the new rule of a leaf; consecutive leaves with equal numbers share it. */
+/* Makes the new rule of a leaf. Consecutive leaves share it if their rules are one, and their
+ * numbers equal. */
 static void prepare_rule(fxi_state_leaf *l, void *user)
 {
     numbering *g = user;
     const double *x = g->in + g->n, *before = g->previous;
     const int64_t i = g->nrules++, n = fxi_rule_numbers_out(l->rule, NULL, 0), size = leaf_size(l);
+    const bool same = l->rule == g->rule_before;
     g->previous = x;
+    g->rule_before = l->rule;
     g->n += size;
     if (g->status != FX_OK)
         return;
-    if (i > 0 && size == x - before && memcmp(x, before, (size_t)n * sizeof *x) == 0 &&
-        fx_type_of(l->rule) == fx_type_of(g->rules[i - 1])) {
+    if (same && memcmp(x, before, (size_t)n * sizeof *x) == 0) {
         g->rules[i] = g->rules[i - 1];
         return;
     }

@@ -419,6 +419,26 @@ static void the_factor_belongs_to_a_state(void **state)
     fx_error_take();
 }
 
+/* The numbers of two rules are equal, but the rules compute in different types. */
+static void restored_rules_keep_their_types(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *model = fx_tuple(fx_ones(2));
+    void *single = fx_setup(fx_mixed_precision(fx_adam()), model),
+         *twice = fx_setup(fx_mixed_precision(fx_adam(), .type = FX_DTYPE_F64), model);
+    void *both = fx_tuple(single, twice);
+    double numbers[64];
+    char text[300];
+    const int64_t n = fxi_state_numbers(both, numbers, 64);
+    assert_int_equal(fxi_state_numbers_set(both, numbers, n), FX_OK);
+    fx_summary(fx_child(single, 0), text, sizeof text);
+    assert_non_null(strstr(text, "MixedPrecision{Float32}"));
+    fx_summary(fx_child(twice, 0), text, sizeof text);
+    assert_non_null(strstr(text, "MixedPrecision{Float64}"));
+    assert_int_equal(fx_update(both, fx_tuple(model, model), fx_tuple(model, model)), FX_OK);
+}
+
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 static void wrong_rules(void **state)
@@ -702,6 +722,7 @@ int main(void)
         cmocka_unit_test(small_steps_add_up),
         cmocka_unit_test(the_factor_of_the_loss_follows_the_gradients),
         cmocka_unit_test(the_factor_belongs_to_a_state),
+        cmocka_unit_test(restored_rules_keep_their_types),
         cmocka_unit_test(wrong_rules),
         cmocka_unit_test(adjusting),
         cmocka_unit_test(norms_that_are_not_finite),
