@@ -1,7 +1,7 @@
 /* bson_document.c: checks a BSON document once and then reads its values in place.
  *
  * The check keeps its own stack of libbson's iterators. Nothing is copied: a value points into the
- * file. A lookup searches the enclosing document from its start; documents in Flux's files are
+ * file. A lookup searches the enclosing document from its start; documents with a tag are
  * short. Element types that BSON.jl never writes (dates, regular expressions, code, …) are refused
  * with their offset, because they have no meaning in a model.
  */
@@ -93,6 +93,18 @@ fxi_bson fxi_bson_get(fxi_bson document, const char *key)
     return (fxi_bson){FXI_BSON_NOTHING, 0, {0}};
 }
 
+fxi_bson fxi_bson_tag(fxi_bson document)
+{
+    fxi_bson_items items = fxi_bson_items_of(document);
+    fxi_bson v;
+    for (int i = 0;
+         document.kind == FXI_BSON_DOCUMENT && i < FXI_BSON_MAX_TAGGED && fxi_bson_next(&items, &v);
+         i++)
+        if (strcmp(items.key, "tag") == 0)
+            return v;
+    return (fxi_bson){FXI_BSON_NOTHING, 0, {0}};
+}
+
 fxi_bson fxi_bson_at(fxi_bson array, int64_t i)
 {
     fxi_bson_items items = fxi_bson_items_of(array);
@@ -149,9 +161,23 @@ static bool each_once(fxi_bytes *b, const key_offset *keys, int64_t n)
     return !twice;
 }
 
+/* BSON.jl writes at most five keys into a document with a tag. */
+static bool few_if_tagged(fxi_bytes *b, const key_offset *keys, int64_t n)
+{
+    const key_offset *tag = NULL;
+    for (int64_t i = 0; i < n && n > FXI_BSON_MAX_TAGGED; i++)
+        if (strcmp(keys[i].key, "tag") == 0)
+            tag = &keys[i];
+    if (tag)
+        fxi_bytes_fail(b, tag->at,
+                       "a document with the key \"tag\" has %lld keys, expected at most %d",
+                       (long long)n, (int)FXI_BSON_MAX_TAGGED);
+    return !tag;
+}
+
 /* Duplicate keys are refused as damage, because readers differ in which value they take. Keys of
  * arrays are exempt: no reader looks at them. */
-static bool unique_keys(checker *c, const uint8_t *data, size_t size)
+static bool good_keys(checker *c, const uint8_t *data, size_t size)
 {
     enum { FEW = 16 };
     key_offset few[FEW], *keys = few;
@@ -169,7 +195,7 @@ static bool unique_keys(checker *c, const uint8_t *data, size_t size)
     for (int64_t i = 0; fxi_bson_next(&items, &v); i++)
         keys[i] = (key_offset){items.key, (size_t)((const unsigned char *)items.key - c->b->data)};
     qsort(keys, (size_t)n, sizeof *keys, by_key);
-    const bool good = each_once(c->b, keys, n);
+    const bool good = each_once(c->b, keys, n) && few_if_tagged(c->b, keys, n);
     if (keys != few)
         fxi_free(keys);
     return good;
@@ -204,7 +230,7 @@ static bool check_value(checker *c, const bson_iter_t *iter)
                               (unsigned)bson_iter_type(iter)) == FX_OK;
     if (v.kind == FXI_BSON_STRING && !bson_utf8_validate(v.u.text, v.size, true))
         return fxi_bytes_fail(c->b, at, "\"%.60s\" is a text that is not UTF-8", key) == FX_OK;
-    if (v.kind == FXI_BSON_DOCUMENT && !unique_keys(c, v.u.bytes, v.size))
+    if (v.kind == FXI_BSON_DOCUMENT && !good_keys(c, v.u.bytes, v.size))
         return false;
     return (v.kind != FXI_BSON_DOCUMENT && v.kind != FXI_BSON_ARRAY) || enter(c, v.u.bytes, v.size);
 }
@@ -246,7 +272,7 @@ fxi_bson fxi_bson_open(fxi_bytes *b)
         b->status = fx_fail(FX_STATUS_MEMORY, b->op, "%s: no memory to check the file", b->path);
         return nothing;
     }
-    const bool good = unique_keys(&c, b->data, b->size) && enter(&c, b->data, b->size) && check(&c);
+    const bool good = good_keys(&c, b->data, b->size) && enter(&c, b->data, b->size) && check(&c);
     fxi_free(c.stack);
     return good ? (fxi_bson){FXI_BSON_DOCUMENT, (uint32_t)length, {.bytes = b->data}} : nothing;
 }

@@ -41,10 +41,11 @@ typedef struct fxi_bson_items {
     const char *key; /* of the value returned most recently */
 } fxi_bson_items;
 
-/* Checks the whole document: lengths, terminators, UTF-8, element types that Flux's files use, and
- * nesting of at most FXI_BSON_MAX_NESTING. Returns the root, or kind NOTHING on failure (recorded).
- */
-enum { FXI_BSON_MAX_NESTING = 400 };
+/* Checks the whole document: lengths, terminators, UTF-8, element types that Flux's files use,
+ * nesting of at most FXI_BSON_MAX_NESTING, and at most FXI_BSON_MAX_TAGGED keys in a document with
+ * the key "tag": a file can refer to such a document very often. Returns the root, or kind NOTHING
+ * on failure (recorded). */
+enum { FXI_BSON_MAX_NESTING = 400, FXI_BSON_MAX_TAGGED = 16 };
 fxi_bson fxi_bson_open(fxi_bytes *b);
 
 /* Iterates over the values of a document or array. */
@@ -53,6 +54,9 @@ bool fxi_bson_next(fxi_bson_items *items, fxi_bson *out_value);
 int64_t fxi_bson_count(fxi_bson container);
 /* The value with this key in a document, or value i of an array; kind NOTHING if missing. */
 fxi_bson fxi_bson_get(fxi_bson document, const char *key);
+/* The value with the key "tag" in a checked document. Takes no longer for a document of many keys.
+ */
+fxi_bson fxi_bson_tag(fxi_bson document);
 fxi_bson fxi_bson_at(fxi_bson array, int64_t i);
 /* True if the value is this text. */
 bool fxi_bson_is(fxi_bson value, const char *text);

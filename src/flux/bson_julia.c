@@ -21,7 +21,7 @@ static bool has_objects(fxi_bson document)
     fxi_bson v;
     bool found = false;
     while (!found && fxi_bson_next(&items, &v))
-        found = fxi_bson_get(v, "tag").kind == FXI_BSON_STRING;
+        found = fxi_bson_tag(v).kind == FXI_BSON_STRING;
     return found;
 }
 
@@ -72,7 +72,7 @@ void fxi_julia_close(fxi_julia *j)
 
 bool fxi_julia_tagged(fxi_bson document, const char *tag)
 {
-    return fxi_bson_is(fxi_bson_get(document, "tag"), tag);
+    return fxi_bson_is(fxi_bson_tag(document), tag);
 }
 
 int32_t fxi_julia_reference(const fxi_julia *j, fxi_bson v)
@@ -133,7 +133,9 @@ static void join_path(fxi_bson path, char name[FXI_JULIA_NAME])
     size_t at = 0;
     bool main_first = false;
     name[0] = 0;
-    for (int i = 0; fxi_bson_next(&items, &part) && part.kind == FXI_BSON_STRING; i++) {
+    for (int i = 0;
+         i < FXI_IO_MAX_DEPTH && fxi_bson_next(&items, &part) && part.kind == FXI_BSON_STRING;
+         i++) {
         const bool base = fxi_bson_is(part, "Base") || fxi_bson_is(part, "Core");
         if (i == 0 && fxi_bson_is(part, "Main")) {
             main_first = true;

@@ -341,7 +341,7 @@ static const struct {
 
 static void *document(fxi_julia *j, fxi_bson v, int depth)
 {
-    const fxi_bson tag = fxi_bson_get(v, "tag");
+    const fxi_bson tag = fxi_bson_tag(v);
     if (tag.kind == FXI_BSON_NOTHING) {
         fxi_bson_list list = {0};
         fxi_bson_list_fill(j, &list, v, depth);

@@ -318,14 +318,15 @@ static void refusals(void **state)
                 "saved from a GPU");
 }
 
-/* Nested documents, deeper than libbson's own check survives. */
-/* Many structs whose type is at the end of a long chain of references. */
-static void long_chain(fxi_bson_writer *w, int references, int structs)
+enum { STRUCTS = 3000 };
+static uint8_t bytes[1 << 20];
+
+/* Structs whose type is the first reference. */
+static void structs(fxi_bson_writer *w, int n)
 {
     char key[FXI_INDEX_KEY];
-    const int64_t root = fxi_bson_begin(&w->out, NULL, false);
     const int64_t list = fxi_put_begin(w, "x", true);
-    for (int i = 0; i < structs; i++) {
+    for (int i = 0; i < n; i++) {
         const int64_t one = fxi_put_tagged(w, fxi_index_key(i, key), "struct");
         const int64_t type = fxi_put_tagged(w, "type", "backref");
         fxi_put_int(w, "ref", 1);
@@ -334,6 +335,14 @@ static void long_chain(fxi_bson_writer *w, int references, int structs)
         fxi_put_end(w, one);
     }
     fxi_put_end(w, list);
+}
+
+/* Many structs whose type is at the end of a long chain of references. */
+static void long_chain(fxi_bson_writer *w, int references)
+{
+    char key[FXI_INDEX_KEY];
+    const int64_t root = fxi_bson_begin(&w->out, NULL, false);
+    structs(w, STRUCTS);
     const int64_t refs = fxi_put_begin(w, "_backrefs", true);
     for (int i = 1; i < references; i++) {
         const int64_t one = fxi_put_tagged(w, fxi_index_key(i - 1, key), "backref");
@@ -346,25 +355,60 @@ static void long_chain(fxi_bson_writer *w, int references, int structs)
     fxi_bson_end(&w->out, root);
 }
 
+/* Many structs whose type is a document of many keys. */
+static void wide_type(fxi_bson_writer *w, int keys)
+{
+    char key[FXI_INDEX_KEY];
+    const int64_t root = fxi_bson_begin(&w->out, NULL, false);
+    structs(w, STRUCTS);
+    const int64_t refs = fxi_put_begin(w, "_backrefs", true), type = fxi_put_begin(w, "0", false);
+    for (int i = 0; i < keys - 3; i++)
+        fxi_put_int(w, fxi_index_key(i, key), i);
+    fxi_put_text(w, "tag", "datatype");
+    fxi_put_path(w, (const char *const[]){"A", "B", NULL});
+    fxi_put_end(w, fxi_put_begin(w, "params", true));
+    fxi_put_end(w, type);
+    fxi_put_end(w, refs);
+    fxi_bson_end(&w->out, root);
+}
+
+/* The time of reading does not grow with the product of structs and keys of their types. */
+static void references_to_wide_types(void **state)
+{
+    (void)state;
+    static const int keys[] = {3, 16, 17, 30000};
+    for (int i = 0; i < 4; i++) {
+        FX_SCOPE;
+        fxi_bson_writer w = {.out = {.bytes = bytes, .capacity = sizeof bytes}};
+        wide_type(&w, keys[i]);
+        assert_true(w.out.at <= w.out.capacity);
+        const char *path = temp_file("wide.bson", (const char *)bytes, (size_t)w.out.at);
+        if (keys[i] > 16)
+            refused(path, "a document with the key \"tag\" has");
+        else
+            assert_int_equal(fx_count(fx_load_key(path, "x")), STRUCTS);
+    }
+}
+
 /* The time of reading does not grow with the product of structs and references. */
 static void references_to_references(void **state)
 {
     (void)state;
-    static uint8_t bytes[1 << 20];
     static const int references[] = {1, 2, 60, 80, 5000};
     for (int i = 0; i < 5; i++) {
         FX_SCOPE;
         fxi_bson_writer w = {.out = {.bytes = bytes, .capacity = sizeof bytes}};
-        long_chain(&w, references[i], 3000);
+        long_chain(&w, references[i]);
         assert_true(w.out.at <= w.out.capacity);
         const char *path = temp_file("chain.bson", (const char *)bytes, (size_t)w.out.at);
         if (references[i] > 64)
             refused(path, "a struct without a type");
         else
-            assert_int_equal(fx_count(fx_load_key(path, "x")), 3000);
+            assert_int_equal(fx_count(fx_load_key(path, "x")), STRUCTS);
     }
 }
 
+/* Nested documents, deeper than libbson's own check survives. */
 static void deep_nesting(void **state)
 {
     (void)state;
@@ -508,11 +552,17 @@ static void dictionaries(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dictionaries),    cmocka_unit_test(every_array),
-        cmocka_unit_test(layers_are_ours), cmocka_unit_test(forward_results),
-        cmocka_unit_test(mnist_accuracy),  cmocka_unit_test(closures),
-        cmocka_unit_test(refusals),        cmocka_unit_test(references_to_references),
-        cmocka_unit_test(deep_nesting),    cmocka_unit_test(other_libraries),
+        cmocka_unit_test(dictionaries),
+        cmocka_unit_test(every_array),
+        cmocka_unit_test(layers_are_ours),
+        cmocka_unit_test(forward_results),
+        cmocka_unit_test(mnist_accuracy),
+        cmocka_unit_test(closures),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(references_to_references),
+        cmocka_unit_test(deep_nesting),
+        cmocka_unit_test(other_libraries),
+        cmocka_unit_test(references_to_wide_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
