@@ -7,8 +7,9 @@
 #include <string.h>
 
 /* Limits against hostile files. Flux's files have a handful of references per array; no model has
- * this many. */
-enum { MAX_REFERENCES = 300000, FREE_OBJECTS = 20000, BYTES_PER_OBJECT = 150 };
+ * this many. A list of numbers, such as the losses of a training run, has about 15 bytes for each,
+ * which becomes an array of its own. */
+enum { MAX_REFERENCES = 300000, FREE_OBJECTS = 200000, BYTES_PER_OBJECT = 150 };
 
 static const fxi_bson nothing = {FXI_BSON_NOTHING, 0, {0}};
 

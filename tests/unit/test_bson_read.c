@@ -408,6 +408,27 @@ static void references_to_references(void **state)
     }
 }
 
+/* The losses of a training run, in a list of Julia that can hold anything. */
+static void long_lists(void **state)
+{
+    (void)state;
+    enum { LONG = 60000 };
+    FX_SCOPE;
+    char key[FXI_INDEX_KEY];
+    fxi_bson_writer w = {.out = {.bytes = bytes, .capacity = sizeof bytes}};
+    const int64_t root = fxi_bson_begin(&w.out, NULL, false);
+    const int64_t list = fxi_put_begin(&w, "losses", true);
+    for (int i = 0; i < LONG; i++)
+        fxi_put_int(&w, fxi_index_key(i, key), i);
+    fxi_put_end(&w, list);
+    fxi_bson_end(&w.out, root);
+    assert_true(w.out.at <= w.out.capacity);
+    void *losses =
+        fx_load_key(temp_file("long.bson", (const char *)bytes, (size_t)w.out.at), "losses");
+    assert_int_equal(fx_count(losses), LONG);
+    assert_true(fx_item(fx_child(losses, LONG - 1)) == LONG - 1);
+}
+
 /* Nested documents, deeper than libbson's own check survives. */
 static void deep_nesting(void **state)
 {
@@ -563,6 +584,7 @@ int main(void)
         cmocka_unit_test(deep_nesting),
         cmocka_unit_test(other_libraries),
         cmocka_unit_test(references_to_wide_types),
+        cmocka_unit_test(long_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
