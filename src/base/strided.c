@@ -266,6 +266,15 @@ void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_
     read_walk(w, base, size, dst, n, false);
 }
 
+const void *fxi_walk_take(fxi_walk *w, const void *base, size_t size, int64_t n)
+{
+    if (w->nd == 0 || w->stride[0] != 1 || w->shape[0] - w->idx[0] < n)
+        return NULL;
+    const void *at = fxi_at(base, w->offset, size);
+    walk_forward(w, n);
+    return at;
+}
+
 void fxi_walk_stream(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n)
 {
     read_walk(w, base, size, dst, n, true);

@@ -61,7 +61,10 @@ void fxi_walk_seek(fxi_walk *w, int64_t element);
 int64_t fxi_walk_length(const fxi_walk *w);
 /* Copies the next n elements to dst, densely. */
 void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n);
-/* The same, for a part of an output of at least FXI_STREAM_BYTES. */
+/* If the next n elements are neighbours in memory, returns their address and moves past them;
+ * otherwise returns NULL. */
+const void *fxi_walk_take(fxi_walk *w, const void *base, size_t size, int64_t n);
+/* Reads as fxi_walk_read does, for a part of an output of at least FXI_STREAM_BYTES. */
 void fxi_walk_stream(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n);
 
 /* dst[i] = src[i·stride], i < n; stride 0 and negative included. */

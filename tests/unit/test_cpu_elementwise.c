@@ -440,6 +440,19 @@ static operand random_operand(bool scalar, int64_t length)
     return o;
 }
 
+/* A matrix that is dense, or part of the rows of a longer one, or one column that is repeated. */
+static operand random_matrix(int64_t rows, int64_t columns)
+{
+    const uint32_t kind = next_random() % 3;
+    operand o = make_operand(FX_DTYPE_F32, DENSE, SHAPE(rows + (kind == 1 ? 3 : 0), columns));
+    for (int64_t i = 0; i < length_of(&o); i++)
+        set_element(&o, i, (float)next_random() * 0x1p-31f - 1);
+    o.t.shape[0] = rows;
+    if (kind == 2)
+        o.t.stride[1] = 0;
+    return o;
+}
+
 static const fx_op arithmetic_ops[] = {FX_OP_ADD, FX_OP_SUB, FX_OP_MUL, FX_OP_NEG};
 static fx_instr random_arithmetic(int op, int a, int b)
 {
@@ -469,19 +482,22 @@ static void two_instructions_round_twice(void **state)
     }
 }
 
-/* Programs in which a loop of two instructions reads operands after later instructions have run. */
+/* Programs in which a loop of two instructions reads operands after later instructions have run. In
+ * every other program, operands are matrices, most with columns longer than a tile. */
 static void random_programs_round_every_instruction(void **state)
 {
     (void)state;
     enum { INPUTS = 4, MOST = 30 };
     for (int which = 0; which < 300; which++) {
         const int n = 1 + (int)(next_random() % MOST);
-        const int64_t length = 1 + (int64_t)(next_random() % 600);
+        const int64_t columns = 3, rows = which % 2 ? 1 + (int64_t)(next_random() % 4000) : 0,
+                      length = rows ? rows * columns : 1 + (int64_t)(next_random() % 600);
         fx_instr p[MOST];
         operand o[INPUTS];
         const operand *in[INPUTS];
         for (int k = 0; k < INPUTS; k++) {
-            o[k] = random_operand(next_random() % 3 == 0, length);
+            o[k] = rows && k ? random_matrix(rows, columns)
+                             : random_operand(next_random() % 3 == 0, length);
             in[k] = &o[k];
         }
         for (int k = 0; k < n; k++) {

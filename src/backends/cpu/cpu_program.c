@@ -55,7 +55,8 @@ typedef struct call {
     int16_t n; /* in `first` and `each`: the most elements */
 } call;
 
-/* An operand that is gathered into a tile. */
+/* A strided operand. `to` is a tile for its elements, which are gathered into it where they are not
+ * neighbours in memory. */
 typedef struct load {
     fxi_walk walk;
     int64_t period; /* length after which the operand repeats; it is laid out once. 0: it does not
@@ -269,7 +270,8 @@ static int64_t period_of(const fxi_walk *w, int tile)
     return n <= tile ? n : 0;
 }
 
-/* Arranges for the strided operand k to be gathered into a tile; returns its location. */
+/* Arranges for the strided operand k to be read; returns its location: a tile if the operand
+ * repeats within a tile, otherwise its own, whose address is set for each tile (load_operands). */
 static int add_load(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
@@ -281,8 +283,9 @@ static int add_load(builder *m, int k)
     /* Two neighbouring tiles hold a period and a whole tile after it. */
     m->regs[k].tile = take_tiles(m, l->period ? 2 : 1);
     l->to = (uint8_t)tile_location(m, m->regs[k].tile);
-    if (l->period) /* the tile is filled once and never reused */
-        m->regs[k].tile = NOWHERE;
+    if (!l->period)
+        return k;
+    m->regs[k].tile = NOWHERE; /* the tile is filled once and never reused */
     return l->to;
 }
 
@@ -418,7 +421,7 @@ static uint32_t read_later(const builder *m, int r)
     for (int k = m->ntasks - 1; m->tasks[k].result != r; k--)
         for (int i = 0; i < m->tasks[k].nreads; i++) {
             const int read = m->tasks[k].reads[i];
-            /* Gathered and converted operands have been copied into tiles by then. */
+            /* Converted and repeated operands have been copied into tiles by then. */
             if (read < m->spec->nin && m->regs[read].vector == read)
                 mask |= 1u << read;
         }
@@ -703,7 +706,7 @@ static void bind(runner *r, fxi_walk *walks)
     r->stretch_end = p->nstretches ? a->from / p->length * p->length : a->to;
     for (int k = 0; k < p->nloads; k++) {
         const load *l = &p->loads[k];
-        /* Laid out once a run; the other operands are gathered tile by tile. */
+        /* Laid out once a run; the other operands are loaded tile by tile. */
         if (l->period) {
             lay_out(r, l, n);
             continue;
@@ -714,16 +717,21 @@ static void bind(runner *r, fxi_walk *walks)
 }
 
 /* An operand that is laid out needs no copy: its address moves to the current position in the
- * period. */
+ * period. Neither do elements that are neighbours in memory, such as those of a long bias. */
 static void load_operands(runner *r, fxi_walk *walks, int64_t at, int n)
 {
     for (int k = 0; k < r->p->nloads; k++) {
         const load *l = &r->p->loads[k];
         char *memory = r->scratch + (l->to - r->p->nin) * r->p->tile_bytes;
-        if (l->period)
+        if (l->period) {
             r->at[l->to] = memory + (at == 0 ? 0 : at % l->period) * l->size;
-        else
-            fxi_walk_read(&walks[k], r->args->in[l->in], l->size, memory, n);
+            continue;
+        }
+        const void *in = r->args->in[l->in], *there = fxi_walk_take(&walks[k], in, l->size, n);
+        if (!there)
+            fxi_walk_read(&walks[k], in, l->size, memory, n);
+        /* Inputs are only read; the table has one type for all locations. */
+        r->at[l->in] = there ? (char *)(uintptr_t)there : memory;
     }
 }
 
