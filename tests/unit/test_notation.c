@@ -175,16 +175,27 @@ static void options_that_are_not_printed(void **state)
 #define BASE_ROWS(X)                                                                               \
     X(exp, exp(x), exp(x))                                                                         \
     X(expm1, expm1(x), exp(x))                                                                     \
-    X(sin, sin(x), cos(x)) X(cos, cos(x), -sin(x)) X(tan, tan(x), 1 / (cos(x) * cos(x)))           \
-        X(atan, atan(x), 1 / (1 + x * x)) X(sinh, sinh(x), cosh(x)) X(cosh, cosh(x), sinh(x))      \
-            X(asinh, asinh(x), 1 / sqrt(x * x + 1)) X(abs, fabs(x), x < 0 ? -1 : 1)                \
-                X(abs2, x *x, 2 * x) X(sign, x < 0 ? -1 : 1, 0) X(inv, 1 / x, -1 / (x * x))        \
-                    X(sqrt, sqrt(x), 0.5 / sqrt(x)) X(log, log(x), 1 / x)                          \
-                        X(log1p, log1p(x), 1 / (1 + x)) X(asin, asin(x), 1 / sqrt(1 - x * x))      \
-                            X(acos, acos(x), -1 / sqrt(1 - x * x))                                 \
-                                X(acosh, acosh(x), 1 / sqrt(x * x - 1))                            \
-                                    X(atanh, atanh(x), 1 / (1 - x * x)) X(vec, x, 1)               \
-                                        X(tanh, tanh(x), 1 - tanh(x) * tanh(x)) X(identity, x, 1)
+    X(sin, sin(x), cos(x))                                                                         \
+    X(cos, cos(x), -sin(x))                                                                        \
+    X(tan, tan(x), 1 / (cos(x) * cos(x)))                                                          \
+    X(atan, atan(x), 1 / (1 + x * x))                                                              \
+    X(sinh, sinh(x), cosh(x))                                                                      \
+    X(cosh, cosh(x), sinh(x))                                                                      \
+    X(asinh, asinh(x), 1 / sqrt(x * x + 1))                                                        \
+    X(abs, fabs(x), x < 0 ? -1 : 1)                                                                \
+    X(abs2, x *x, 2 * x)                                                                           \
+    X(sign, x < 0 ? -1 : 1, 0)                                                                     \
+    X(inv, 1 / x, -1 / (x * x))                                                                    \
+    X(sqrt, sqrt(x), 0.5 / sqrt(x))                                                                \
+    X(log, log(x), 1 / x)                                                                          \
+    X(log1p, log1p(x), 1 / (1 + x))                                                                \
+    X(asin, asin(x), 1 / sqrt(1 - x * x))                                                          \
+    X(acos, acos(x), -1 / sqrt(1 - x * x))                                                         \
+    X(acosh, acosh(x), 1 / sqrt(x * x - 1))                                                        \
+    X(atanh, atanh(x), 1 / (1 - x * x))                                                            \
+    X(vec, x, 1)                                                                                   \
+    X(tanh, tanh(x), 1 - tanh(x) * tanh(x))                                                        \
+    X(identity, x, 1)
 /* clang-format off */
 BASE_ROWS(SLOPE)
 /* clang-format on */
