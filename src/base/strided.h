@@ -80,8 +80,10 @@ typedef struct fxi_copy {
     size_t size;    /* of an element */
     int64_t length; /* in elements */
     fxi_walk walk;
-    int axis; /* > 0: paired with axis 0 in square blocks, a transpose */
-    int64_t blocks, parts;
+    int axis;        /* > 0: paired with axis 0 in square blocks, a transpose */
+    int64_t tile[2]; /* of a transpose: elements along axis 0 and along `axis` */
+    bool stream;     /* a transpose that is written past the cache, if dst is aligned */
+    int64_t parts;
 } fxi_copy;
 void fxi_copy_init(fxi_copy *c, int ndim, const int64_t *shape, const int64_t *stride, size_t size);
 void fxi_copy_parts(const fxi_copy *c, const void *src, void *dst, int64_t first, int64_t last);
