@@ -40,8 +40,9 @@ static fx_status refuse(const char *what)
 
 static fx_status check(const fx_generate_args *a)
 {
-    if (!fxi_predictor_has_model(a->predictor))
-        return refuse("expected a predictor from fx_load_predictor");
+    const fx_status wrong = fxi_predictor_check(OP, a->predictor);
+    if (wrong != FX_OK)
+        return wrong;
     if (fxi_predictor_context(a->predictor) <= 0)
         return refuse("the model is not a language model: it does not predict the next token");
     if (a->length < 1)
@@ -226,8 +227,11 @@ fx_status fx_predicted_text(void *predictor, fx_array *ids, char *dst, size_t ca
 {
     FXI_SCOPE;
     fx_array *merges = fxi_predictor_entry(predictor, "merges");
+    const fx_status status = fxi_predictor_status(predictor);
     if (out_bytes)
         *out_bytes = 0;
+    if (status != FX_OK)
+        return status;
     if (!merges)
         return refuse("the predictor has no tokenizer");
     return fx_tokenizer_decode(fx_tokenizer_from_merges(merges), ids, dst, capacity, out_bytes);

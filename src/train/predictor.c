@@ -46,9 +46,12 @@ const char *fxi_predictor_about(const void *predictor, const char *name)
     return text ? fx_string_text(text) : NULL;
 }
 
-bool fxi_predictor_has_model(const void *predictor)
+fx_status fxi_predictor_check(const char *op, const void *predictor)
 {
-    return is_model(entry(predictor, "model"));
+    const fx_status status = fxi_predictor_status(predictor);
+    if (status != FX_OK || is_model(entry(predictor, "model")))
+        return status;
+    return fx_fail(FX_STATUS_ARGUMENT, op, "expected a predictor from fx_load_predictor");
 }
 
 int64_t fxi_predictor_context(const void *predictor)
@@ -146,8 +149,8 @@ void *fx_predictor(const char *path, void *entries)
     void *items[ENTRIES], *model = find_model(entries);
     int n = 0;
     path = path ? path : "the file";
-    if (entries && fx_is_error(entries))
-        return fx_error_array(fx_error_status());
+    if (fxi_predictor_status(entries) != FX_OK)
+        return fx_error_array(fxi_predictor_status(entries));
     if (!model)
         return fx_error_array(fx_fail(FX_STATUS_FORMAT, OP,
                                       "%s contains no model: cflux inspect shows its content, and "
@@ -174,12 +177,6 @@ void *fx_load_predictor(const char *path)
 }
 
 /* ---- prediction ------------------------------------------------------------------------------ */
-
-static fx_array *not_a_predictor(void)
-{
-    return fx_error_array(
-        fx_fail(FX_STATUS_ARGUMENT, OP, "expected a predictor from fx_load_predictor"));
-}
 
 static fx_array *no_observations(void)
 {
@@ -288,8 +285,9 @@ static fx_array *ids_of(fx_array *x)
 fx_array *fx_predict(void *predictor, fx_array *x)
 {
     FXI_OPEN_AT(FXI_SCOPE_TEST, NULL, 0);
-    if (!fxi_predictor_has_model(predictor))
-        return not_a_predictor();
+    const fx_status wrong = fxi_predictor_check(OP, predictor);
+    if (wrong != FX_OK)
+        return fx_error_array(wrong);
     if (!fx_is_array(x) || fx_is_error(x))
         return fx_is_array(x)
                    ? x
@@ -305,8 +303,9 @@ fx_array *fx_predict_texts(void *predictor, int64_t n, const char *const *texts)
     int64_t most = 0;
     fx_array *merges = entry(predictor, "merges"), *shape = entry(predictor, "shape");
     FXI_SCOPE;
-    if (!fxi_predictor_has_model(predictor))
-        return not_a_predictor();
+    const fx_status wrong = fxi_predictor_check(OP, predictor);
+    if (wrong != FX_OK)
+        return fx_error_array(wrong);
     if (!merges)
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, OP, "the model was not trained on texts"));
@@ -418,11 +417,12 @@ static fx_array *features_of(void *predictor, void *table, const char *path)
 fx_array *fx_predict_csv(void *predictor, const char *path)
 {
     FXI_SCOPE;
-    if (!fxi_predictor_has_model(predictor))
-        return not_a_predictor();
+    const fx_status wrong = fxi_predictor_check(OP, predictor);
+    if (wrong != FX_OK)
+        return fx_error_array(wrong);
     void *table = fx_read_table(path, .missing = entry(predictor, "fill") != NULL);
     if (fx_is_error(table))
-        return fx_error_array(fx_error_status());
+        return fx_error_array(fx_array_status(table));
     return fx_keep(fx_predict(predictor, features_of(predictor, table, path)));
 }
 
@@ -434,25 +434,29 @@ const char *fx_class_name(const void *predictor, int64_t k)
     return classes && k >= 0 && k < fx_count(classes) ? fx_string_text(fx_child(classes, k)) : NULL;
 }
 
-/* The number of classes; 0 (recorded) if the predictor has none. */
-static int64_t classes_of(void *predictor)
+/* The number of classes. */
+static fx_status count_classes(const void *predictor, int64_t *out_n)
 {
     const void *classes = entry(predictor, "classes");
-    if (!classes)
-        fx_fail(FX_STATUS_ARGUMENT, OP, "the predictor has no classes");
-    return classes ? fx_count(classes) : 0;
+    const fx_status status = fxi_predictor_status(predictor);
+    *out_n = classes ? fx_count(classes) : 0;
+    if (status != FX_OK || classes)
+        return status;
+    return fx_fail(FX_STATUS_ARGUMENT, OP, "the predictor has no classes");
 }
 
 fx_array *fx_predicted_classes(void *predictor, fx_array *y)
 {
-    const int64_t n = classes_of(predictor);
-    return n ? fx_output_classes(fxi_predictor_about(predictor, "loss"), n, y)
-             : fx_error_array(FX_STATUS_ARGUMENT);
+    int64_t n;
+    const fx_status wrong = count_classes(predictor, &n);
+    return wrong == FX_OK ? fx_output_classes(fxi_predictor_about(predictor, "loss"), n, y)
+                          : fx_error_array(wrong);
 }
 
 fx_array *fx_predicted_probabilities(void *predictor, fx_array *y)
 {
-    const int64_t n = classes_of(predictor);
-    return n ? fx_output_probabilities(fxi_predictor_about(predictor, "loss"), n, y)
-             : fx_error_array(FX_STATUS_ARGUMENT);
+    int64_t n;
+    const fx_status wrong = count_classes(predictor, &n);
+    return wrong == FX_OK ? fx_output_probabilities(fxi_predictor_about(predictor, "loss"), n, y)
+                          : fx_error_array(wrong);
 }

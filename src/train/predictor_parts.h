@@ -11,8 +11,14 @@
 void *fxi_predictor_entry(const void *entries, const char *name);
 /* A text of the entry "about"; NULL if there is none. */
 const char *fxi_predictor_about(const void *predictor, const char *name);
-/* True if the object is a predictor with a model. */
-bool fxi_predictor_has_model(const void *predictor);
+/* The status of an error object; FX_OK for all others and for NULL. */
+static inline fx_status fxi_predictor_status(const void *predictor)
+{
+    return predictor && fx_is_error(predictor) ? fx_array_status(predictor) : FX_OK;
+}
+/* FX_OK if the object is a predictor with a model. An error object's own status, without a second
+ * record; otherwise FX_STATUS_ARGUMENT, recorded under op. */
+fx_status fxi_predictor_check(const char *op, const void *predictor);
 /* The context of a language model; 0 for other predictors. */
 int64_t fxi_predictor_context(const void *predictor);
 

@@ -362,6 +362,38 @@ static void wrong_files(void **state)
     assert_int_equal(fx_count(fx_predictor(NULL, fx_named_tuple("net", m, "other", scale))), 1);
 }
 
+static void count_failure(const fx_error *error, void *user)
+{
+    (void)error;
+    ++*(int *)user;
+}
+
+/* A program logs that its file is missing, and takes the record. Every function that then receives
+ * the error object passes on its status, without a second report. */
+static void missing_files_keep_their_status(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    int failures = 0;
+    void *lost = fx_load_predictor("/nowhere/m.bson");
+    assert_int_equal(fx_error_take().status, FX_STATUS_IO);
+    fx_error_set_hook(count_failure, &failures);
+    fx_array *x = fx_ones(2, 3);
+    const void *const results[] = {fx_predictor("m.bson", lost),
+                                   fx_predict(lost, x),
+                                   fx_predict_csv(lost, "x.csv"),
+                                   fx_predict_texts(lost, 1, (const char *const[]){"a"}),
+                                   fx_predicted_classes(lost, x),
+                                   fx_predicted_probabilities(lost, x),
+                                   fx_generate(lost)};
+    fx_error_set_hook(NULL, NULL);
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        assert_int_equal(fx_array_status(results[i]), FX_STATUS_IO);
+    assert_int_equal(failures, 0);
+    assert_int_equal(fx_error_status(), FX_OK);
+    assert_int_equal(fx_predicted_text(lost, x, NULL, 0, NULL), FX_STATUS_IO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,7 +401,7 @@ int main(void)
         cmocka_unit_test(many_observations), cmocka_unit_test(features_of_tables),
         cmocka_unit_test(wrong_arguments),   cmocka_unit_test(wrong_files),
         cmocka_unit_test(predicts_texts),    cmocka_unit_test(continues_texts),
-        cmocka_unit_test(refused_texts),
+        cmocka_unit_test(refused_texts),     cmocka_unit_test(missing_files_keep_their_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
