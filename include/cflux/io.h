@@ -51,6 +51,17 @@ FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_
  * reading them ends the process (SIGBUS). Replace a file by renaming another one, as fx_save does.
  */
 FX_API void *fx_load(const char *path);
+/* fx_load for a file whose `size` bytes are in memory, e.g. in the program itself or in a message.
+ * The content decides the format. Arrays use the bytes without a copy where they are aligned for
+ * the element type; a BSON file is rarely aligned. The bytes must stay valid and unchanged until
+ * cflux calls release(bytes, user), which may be NULL: when the last array that uses them is freed
+ * or has other values, or before the call returns if no array uses them or the call fails. cflux
+ * never writes to them. FX_STATUS_ARGUMENT if `bytes` is NULL; other errors as for fx_load.
+ *
+ * Pass the result to fx_loadmodel(model, result) if a file of arrays was saved with the name "", to
+ * fx_load_torch_state, or to fx_predictor; fx_child_named(result, "model") is the model of a BSON
+ * file. */
+FX_API void *fx_load_bytes(const void *bytes, size_t size, fx_release_fn release, void *user);
 
 /* Selects the version of Flux, e.g. "0.14" or "0.16.10", whose formulas are used for layers of BSON
  * files that the calling thread loads from now on. NULL (default): the newest version that can have

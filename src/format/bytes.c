@@ -1,4 +1,4 @@
-/* bytes.c: maps or reads a file into memory, and reads its bytes with checks.
+/* bytes.c: maps or reads a file into memory, or uses bytes of the program, and reads with checks.
  *
  * A mapped file takes no memory of its own, and no time until its pages are touched. It must
  * not be truncated while arrays use it, because the system would then kill the process. cflux
@@ -23,7 +23,10 @@ struct fxi_file {
     void *data;
     size_t size;
     bool mapped;
-    bool counted; /* included in `decompressed` */
+    bool counted;          /* included in `decompressed` */
+    bool lent;             /* `data` belongs to the program */
+    fx_release_fn release; /* of lent data; NULL: none */
+    void *user;
 };
 
 static int64_t decompressed; /* bytes of all files decompressed into memory (atomic) */
@@ -119,12 +122,20 @@ fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file)
     return status;
 }
 
+static void give_back(void *data, fx_release_fn release, void *user)
+{
+    if (release)
+        release(data, user);
+}
+
 void fxi_file_release(fxi_file *file)
 {
     if (!file || __atomic_sub_fetch(&file->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     if (file->mapped)
         fxi_os_unmap(file->data, file->size);
+    else if (file->lent)
+        give_back(file->data, file->release, file->user);
     else
         fxi_free(file->data);
     if (file->counted)
@@ -175,6 +186,24 @@ fxi_file *fxi_file_in_memory(const char *op, const char *path, size_t size,
     if (file->data)
         return file;
     fxi_file_release(file);
+    return NULL;
+}
+
+fxi_file *fxi_file_of_bytes(const char *op, const void *bytes, size_t size, fx_release_fn release,
+                            void *user)
+{
+    void *data = (void *)(uintptr_t)bytes; /* never written */
+    fxi_file *file = bytes ? fxi_calloc(1, sizeof *file) : NULL;
+    if (file) {
+        *file = (fxi_file){
+            .refs = 1, .data = data, .size = size, .lent = true, .release = release, .user = user};
+        return file;
+    }
+    if (bytes)
+        fx_fail(FX_STATUS_MEMORY, op, "no memory to read %zu bytes", size);
+    else
+        fx_fail(FX_STATUS_ARGUMENT, op, "the bytes are NULL");
+    give_back(data, release, user);
     return NULL;
 }
 

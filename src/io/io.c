@@ -141,10 +141,15 @@ static void first_bytes(const fxi_bytes *file, char text[FIRST_TEXT])
     text[n] = 0;
 }
 
+/* The name of bytes without a path, in messages. */
+static const char the_bytes[] = "the bytes";
+
 static fx_status no_format(fxi_bytes *file)
 {
     char first[FIRST_TEXT], known[200];
     first_bytes(file, first);
+    if (file->path == the_bytes)
+        return fxi_bytes_fail(file, 0, "unknown format: they start with \"%s\"", first);
     known_extensions(known, sizeof known);
     return fxi_bytes_fail(
         file, 0, "unknown format: the file starts with \"%s\" and its extension is not one of %s",
@@ -191,6 +196,18 @@ void *fx_load(const char *path)
 {
     FXI_SCOPE;
     return fx_keep(load("load", path));
+}
+
+void *fx_load_bytes(const void *bytes, size_t size, fx_release_fn release, void *user)
+{
+    FXI_SCOPE;
+    static const char *const op = "load_bytes";
+    fxi_file *in = fxi_file_of_bytes(op, bytes, size, release, user);
+    if (!in)
+        return fx_error_array(bytes ? FX_STATUS_MEMORY : FX_STATUS_ARGUMENT);
+    void *result = load_file(in, op, the_bytes);
+    fxi_file_release(in);
+    return fx_keep(result);
 }
 
 static fx_status about_file(fxi_bytes *file, fx_file_info *info)

@@ -4,7 +4,8 @@
 The info string of a block says what it is:
 
   ```c                a whole program when it defines main; else statements, put into one
-  ```c name=NAME      a program that the commands after it find under that name, too
+  ```c name=NAME      a program that the commands after it find under that name, too. With the word `commands`, only
+                      they compile it, because it needs their files
   ```c decl           declarations at file level; they are also seen by the blocks after it on the page
   ```c file=PATH      an excerpt: that file of the tree contains the text, apart from white space
   ```c plugin=NAME    a part of a plugin: all of the page's, in their order, are the file NAME.c
@@ -282,6 +283,11 @@ def check_page(path, options, folder, counts):
         named = re.search(r"\bname=(\S+)", block.info)
         if named:
             write(os.path.join(project, named.group(1)), block.text + "\n")
+        if named and "commands" in block.info.split():
+            counts["programs"] += 1
+            if not any(named.group(1) in later.text for later in blocks[blocks.index(block) + 1:]):
+                errors.append(f"{where}: no command after it uses {named.group(1)}")
+            continue
         kind = kind_of(block)
         language = kind.partition(" ")[0]
         if language in options.missing:

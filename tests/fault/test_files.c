@@ -8,12 +8,14 @@
 
 #include <cflux.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "away.h"
 #include "context.h"
 #include "evaluate.h"
 #include "memory.h"
+#include "read_back.h"
 #include "temp_file.h"
 
 /* ---- formats --------------------------------------------------------------------------------- */
@@ -61,6 +63,20 @@ static fx_status load_torch(const char *path, void *m)
     return fx_load_torch_state(m, fx_load(path));
 }
 
+/* A file in memory. */
+static void give_back(void *data, void *user)
+{
+    (void)user;
+    free(data);
+}
+static fx_status load_bytes(const char *path, void *m)
+{
+    size_t n;
+    char *bytes = file_bytes(path, &n);
+    void *file = fx_load_bytes(bytes, n, give_back, NULL);
+    return fx_is_error(file) ? fx_error_status() : fx_loadmodel(m, fx_child_named(file, "model"));
+}
+
 static const struct {
     const char *name;
     fx_status (*save)(const char *path, void *m), (*load)(const char *path, void *m);
@@ -69,7 +85,8 @@ static const struct {
                {"faults.npz", save_texts, load_texts, 0},
                {"faults.npy", save_first, load_first, 6},
                {"torch.safetensors", save_torch, load_torch, 0},
-               {"faults.bson", save_arrays, load_arrays, 0}};
+               {"faults.bson", save_arrays, load_arrays, 0},
+               {"bytes.bson", save_arrays, load_bytes, 0}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 /* ---- one round ------------------------------------------------------------------------------- */

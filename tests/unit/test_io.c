@@ -291,6 +291,108 @@ static void texts_are_entries(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
 }
 
+/* Bytes of the program at an address `offset` beyond an aligned one. */
+typedef struct lent {
+    char *memory;
+    const void *expected; /* the address that release gets */
+    int releases;
+} lent;
+
+static void give_back(void *data, void *user)
+{
+    lent *l = user;
+    assert_ptr_equal(data, l->expected);
+    l->releases++;
+    free(l->memory); /* the address sanitizer sees a later use */
+    l->memory = NULL;
+}
+
+static void *load_lent(lent *l, const char *bytes, size_t n, size_t offset)
+{
+    *l = (lent){.memory = malloc(n + offset)};
+    assert_non_null(l->memory);
+    memcpy(l->memory + offset, bytes, n);
+    l->expected = l->memory + offset;
+    return fx_load_bytes(l->expected, n, give_back, l);
+}
+
+/* A file from memory has the content of the file, at every alignment. Its bytes are released
+ * once: when no array uses them, or when the call fails. */
+static void bytes_are_a_file(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"lent.bson", "lent.safetensors", "lent.npz", "lent.npy"};
+    static const double values[] = {0, 0.5, 1, 1.5, 2, 2.5};
+    lent l;
+    for (int f = 0; f < 4; f++) {
+        size_t n;
+        const char *path = temp_text(names[f], "");
+        assert_int_equal(fx_save(path, "x", fx_reshape(fx_range(0, 0.5, 6), 2, 3)), FX_OK);
+        char *bytes = file_bytes(path, &n);
+        for (size_t offset = 0; offset < 9; offset++) {
+            fx_array *kept = NULL;
+            {
+                FX_SCOPE;
+                void *file = load_lent(&l, bytes, n, offset);
+                fx_array *x = f == 3 ? file : fx_child_named(file, "x");
+                assert_int_equal(fx_size(x, 0), 2);
+                assert_int_equal(fx_size(x, 1), 3);
+                fx_set(&kept, x);
+            }
+            for (int i = 0; i < 6; i++)
+                assert_true(fx_at(kept, i) == values[i]);
+            fx_set(&kept, NULL);
+            assert_int_equal(l.releases, 1);
+        }
+        FX_SCOPE;
+        for (size_t part = 0; part < n; part += 1 + n / 20) {
+            assert_true(fx_is_error(load_lent(&l, bytes, part, 0)));
+            assert_int_equal(l.releases, 1);
+            const fx_error e = fx_error_take();
+            assert_int_equal(e.status, FX_STATUS_FORMAT);
+            assert_ptr_equal(strstr(e.message, "load_bytes: the bytes: "), e.message);
+        }
+        free(bytes);
+    }
+    FX_SCOPE;
+    assert_true(fx_is_error(load_lent(&l, "hello", 5, 0)));
+    assert_string_equal(fx_error_take().message,
+                        "load_bytes: the bytes: file: offset 0: unknown format: they start with "
+                        "\"hello\"");
+    l = (lent){.expected = NULL};
+    assert_true(fx_is_error(fx_load_bytes(NULL, 5, give_back, &l)));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_int_equal(l.releases, 1);
+    static const unsigned char constant[] = "\x93NUMPY";
+    assert_true(fx_is_error(fx_load_bytes(constant, sizeof constant, NULL, NULL)));
+    assert_int_equal(fx_error_take().status, FX_STATUS_FORMAT);
+}
+
+/* Aligned arrays of a safetensors file are used in place, as the header promises. */
+static void aligned_bytes_are_not_copied(void **state)
+{
+    (void)state;
+    size_t n;
+    lent l;
+    const char *path = temp_text("place.safetensors", "");
+    fx_dense_layer *saved = fx_dense(3, 2), *m = fx_dense(3, 2);
+    assert_int_equal(fx_save(path, "", saved), FX_OK);
+    char *bytes = file_bytes(path, &n);
+    {
+        FX_SCOPE;
+        void *file = load_lent(&l, bytes, n, 0);
+        assert_int_equal(fx_loadmodel(m, file), FX_OK);
+        assert_true(fx_item(fx_all(fx_eq(m->weight, saved->weight))) == 1);
+    }
+    const char *at = fx_data(m->weight), *start = l.expected;
+    assert_int_equal(l.releases, 0); /* the model uses them */
+    assert_true(at > start && at < start + n);
+    free(bytes);
+    assert_int_equal(fx_copy_into(m->weight, fx_zeros(2, 3)), FX_OK);
+    assert_int_equal(fx_copy_into(m->bias, fx_zeros(2)), FX_OK);
+    assert_int_equal(l.releases, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +408,8 @@ int main(void)
         cmocka_unit_test(a_file_may_have_the_number_zero),
         cmocka_unit_test(a_damaged_checkpoint_is_seen),
         cmocka_unit_test(texts_are_entries),
+        cmocka_unit_test(bytes_are_a_file),
+        cmocka_unit_test(aligned_bytes_are_not_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
