@@ -200,7 +200,8 @@ FX_API void *fxi_keep(void *object);
 /* fx_retain(x) adds a reference that keeps x alive after its scope ends, and returns x;
  * fx_release(x) removes one. fx_release without an earlier fx_retain removes the scope's reference,
  * so the object is freed before the scope ends unless another object or variable holds it. NULL and
- * error objects are ignored. */
+ * error objects are ignored. Any thread may call them for an object that it can use
+ * (docs/limits.md), but only the scope's thread may remove the scope's reference. */
 FX_API void *fxi_retain(void *object);
 FX_API void fx_release(void *object);
 /* fx_set(&variable, x) stores x in a variable or struct field: retains x and releases the object
