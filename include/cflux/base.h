@@ -108,6 +108,9 @@ static inline void fxi_pass(const char *location)
  * and shorter struct, and in C++ they are default member initialisers. Members are aligned to 8
  * bytes, so that a new member never occupies the padding of an older struct.
  *
+ * The first argument of a macro has no name, because the macro writes the name of its member before
+ * it: fx_dropout(0.5), not fx_dropout(.p = 0.5).
+ *
  * In C++20: fx_dense({.in = 10, .out = 5, .bias = false}). In C++11 to C++17:
  * fx_dense(fx_dense_args().with_in(10).with_out(5).with_bias(false)). */
 #define FXI_DEFAULT(type, name, value) .name = value,

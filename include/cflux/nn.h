@@ -2,8 +2,9 @@
  * Names, defaults and formulas are those of Flux 0.16.
  *
  * A constructor takes the required arguments first and then named options: fx_dense(10, 5, FX_RELU,
- * .bias = false). It returns a layer that the innermost scope owns; the layer holds references to
- * its arrays and sublayers. If it fails, it returns an error layer of the same type
+ * .bias = false). The first argument has no name: fx_dropout(0.5), not fx_dropout(.p = 0.5). A
+ * constructor returns a layer that the innermost scope owns; the layer holds references to its
+ * arrays and sublayers. If it fails, it returns an error layer of the same type
  * (FX_STATUS_ARGUMENT, FX_STATUS_SHAPE, FX_STATUS_MEMORY). The structs are public: model->weight is
  * an array. Call a layer with fx_call (tree.h); an input of the wrong size gives an error array:
  * "Dense: layer Dense(30 => 10) expects size(input, 1) == 30, but got 32×8 Matrix{Float32}".
