@@ -24,7 +24,7 @@ NO_TREE = {
     "is what the rows are made of": "fx_tree_walk",
     "the pointer is memory, a callback's argument or an address":
         "fxi_from fxi_borrow fxi_from_c fx_read_into fx_read_as fx_error_set_hook "
-        "fx_message_set_hook fx_plugins fx_kernels_list fx_connection_new",
+        "fx_message_set_hook fx_plugins fx_kernels_list fx_connection_new fx_load_bytes",
     "the object holds texts only": "fxi_metadata fx_metadata_text fx_metadata_key",
     "the data is arrays in one tuple: see the row of fx_num_obs": "fx_mapobs_with fx_dist_data fx_dist_data_ceil",
     "checks the group and calls fxi_states_whole and fxi_states_divide, which have a row":
