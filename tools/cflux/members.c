@@ -90,7 +90,8 @@ int members_agree(int status)
 static char *first_text(const char *text)
 {
     FX_SCOPE;
-    const int64_t n = (int64_t)largest(members_first() ? (double)strlen(text) + 1 : 0);
+    const double size = largest(members_first() ? (double)strlen(text) + 1 : 0);
+    const int64_t n = isnan(size) ? 0 : (int64_t)size;
     char *theirs = n > 0 ? calloc((size_t)n, 1) : NULL;
     if (!theirs) {
         fx_error_status() != FX_OK ? fail_library(EXIT_FAILED)
