@@ -186,20 +186,29 @@ void fxi_transpose(void *dst, const void *src, int64_t ni, int64_t nj, int64_t s
 
 /* ---- writing past the cache ------------------------------------------------------------------ */
 
-/* Writes bytes past the cache; `bytes` is a constant multiple of VECTOR. All are read first: some
+/* stream_line, stream_group: write that many bytes past the cache. All are read first: some
  * processors compare only the lower 12 bits of addresses, and take a read that follows a write for
  * one of the same memory, which it then waits for. */
-static inline void stream(void *dst, const void *src, size_t bytes)
-{
+enum { GROUP = 4 * LINE };
 #if defined(__SSE2__)
-    __m128i v[4 * LINE / VECTOR];
-    const size_t n = bytes / VECTOR;
-    UNROLL for (size_t k = 0; k < n; k++) v[k] = _mm_loadu_si128((const __m128i *)src + k);
-    UNROLL for (size_t k = 0; k < n; k++) _mm_stream_si128((__m128i *)dst + k, v[k]);
+#define STREAM(NAME, BYTES)                                                                        \
+    static inline void NAME(void *dst, const void *src)                                            \
+    {                                                                                              \
+        __m128i v[BYTES / VECTOR];                                                                 \
+        UNROLL for (int k = 0; k < BYTES / VECTOR; k++) v[k] =                                     \
+            _mm_loadu_si128((const __m128i *)src + k);                                             \
+        UNROLL for (int k = 0; k < BYTES / VECTOR; k++)                                            \
+            _mm_stream_si128((__m128i *)dst + k, v[k]);                                            \
+    }
 #else
-    memcpy(dst, src, bytes);
+#define STREAM(NAME, BYTES)                                                                        \
+    static inline void NAME(void *dst, const void *src)                                            \
+    {                                                                                              \
+        memcpy(dst, src, BYTES);                                                                   \
+    }
 #endif
-}
+STREAM(stream_line, LINE)
+STREAM(stream_group, GROUP)
 
 /* Orders streamed lines before later writes, so that other threads see them in order. */
 static inline void stream_end(void)
@@ -213,12 +222,11 @@ static void copy_stream(void *dst, const void *src, size_t bytes)
 {
     const size_t to_line = (size_t) - (uintptr_t)dst % LINE,
                  head = to_line < bytes ? to_line : bytes;
-    enum { GROUP = 4 * LINE };
     char *d = memcpy(dst, src, head);
     const char *s = src;
     size_t done = head;
     for (; bytes - done >= GROUP; done += GROUP)
-        stream(d + done, s + done, GROUP);
+        stream_group(d + done, s + done);
     memcpy(d + done, s + done, bytes - done);
     stream_end();
 }
@@ -326,7 +334,7 @@ static void copy_tile(const plane *p, int64_t i, int64_t j, int64_t ni, int64_t 
     copy_blocks(scratch, src, ni, nj, p->si, TILE, p->size);
     for (int64_t k = 0; k < nj; k++)
         for (int64_t at = 0; at < ni * size; at += LINE)
-            stream(dst + k * p->dj * size + at, scratch + k * TILE * size + at, LINE);
+            stream_line(dst + k * p->dj * size + at, scratch + k * TILE * size + at);
 }
 
 /* The axis to pair with axis 0 in a blocked copy: the one that is contiguous in memory; 0 if none.
