@@ -5,7 +5,7 @@ The info string of a block says what it is:
 
   ```c                a whole program when it defines main; else statements, put into one
   ```c name=NAME      a program that the commands after it find under that name, too. With the word `commands`, only
-                      they compile it, because it needs their files
+                      a later ```sh run block compiles and runs it, because it needs that block's files
   ```c decl           declarations at file level; they are also seen by the blocks after it on the page
   ```c file=PATH      an excerpt: that file of the tree contains the text, apart from white space
   ```c plugin=NAME    a part of a plugin: all of the page's, in their order, are the file NAME.c
@@ -160,6 +160,14 @@ def run_commands(block, options, folder, environment):
     return run(block, ["sh", "-e"], options, input=block.text + "\n", cwd=folder, env=environment)
 
 
+def compiles_and_runs(block, name):
+    """Returns whether the block has a command `cc NAME -o PROGRAM …`, and then the command `./PROGRAM`."""
+    if kind_of(block) != "commands":
+        return False
+    built = re.search(rf"^cc {re.escape(name)} -o (\S+)", block.text, re.M)
+    return bool(built) and re.search(rf"^\./{re.escape(built[1])}(\s|$)", block.text[built.end():], re.M) is not None
+
+
 def differs(block, ran):
     """Returns a description of the output or log if it is not as expected, or an empty string."""
     if block.output is not None and not matches(block.output, ran.stdout):
@@ -285,8 +293,8 @@ def check_page(path, options, folder, counts):
             write(os.path.join(project, named.group(1)), block.text + "\n")
         if named and "commands" in block.info.split():
             counts["programs"] += 1
-            if not any(named.group(1) in later.text for later in blocks[blocks.index(block) + 1:]):
-                errors.append(f"{where}: no command after it uses {named.group(1)}")
+            if not any(compiles_and_runs(later, named.group(1)) for later in blocks[blocks.index(block) + 1:]):
+                errors.append(f"{where}: no commands after it compile and run {named.group(1)}")
             continue
         kind = kind_of(block)
         language = kind.partition(" ")[0]

@@ -571,6 +571,14 @@ class Docs(unittest.TestCase):
         self.assertFalse(check_docs.contains("x;\nint y;\nz;", "x;\nz;"))
         self.assertFalse(check_docs.contains("x;", "\n"))
 
+    def test_commands_of_a_program(self):
+        def runs(text, info="sh run"):
+            return check_docs.compiles_and_runs(check_docs.Block(info, text, 1), "a.c")
+        self.assertTrue(runs("cc a.c -o a $(pkg-config --libs cflux)\nrm b\n./a 1"))
+        for text in ("cc a.c -o a", "./a\ncc a.c -o a", "cc b.c -o a\n./a", "cc a.c -o a\n./a2", "echo a.c"):
+            self.assertFalse(runs(text), text)
+        self.assertFalse(runs("cc a.c -o a\n./a", "c"))
+
 
 class FluxNames(unittest.TestCase):
     def errors(self, table, symbols=("fx_good",), names="a b c", later="c"):
