@@ -25,10 +25,11 @@ typedef struct named_function {
     const char *name; /* alternative to the printed name */
     fx_function *function;
 } named_function;
+enum { OTHER_NAMES = 3 };
 #define ROW(NAME, name) {#name, &fxi_function_##name},
 static const named_function FUNCTIONS[] = {FXI_FUNCTIONS(ROW)
-                                           /* names that Flux substitutes for them, and an older
-                                            * name */
+                                           /* OTHER_NAMES: two that Flux substitutes for them, and
+                                            * an older name */
                                            {"tanh_fast", &fxi_function_tanh},
                                            {"sigmoid_fast", &fxi_function_sigmoid},
                                            {"thresholdrelu", &fxi_function_trelu}};
@@ -79,7 +80,7 @@ static fx_function *connection_named(fxi_span name)
 
 fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
 {
-    char list[360] = "";
+    char list[400] = "";
     if (fxi_span_is(name, "cat"))
         return take_cat(r, name);
     fx_function *connection = connection_named(name);
@@ -88,7 +89,8 @@ fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
     for (int i = 0; i < COUNT(FUNCTIONS); i++) {
         if (fxi_span_is(name, FUNCTIONS[i].name) || fxi_span_is(name, FUNCTIONS[i].function->name))
             return FUNCTIONS[i].function;
-        fxi_add_word(list, sizeof list, FUNCTIONS[i].name);
+        if (i < COUNT(FUNCTIONS) - OTHER_NAMES)
+            fxi_add_word(list, sizeof list, FUNCTIONS[i].name);
     }
     fxi_reader_fail(r, name.from, "unknown function %.*s; known are %s", fxi_span_width(name),
                     name.from, list);

@@ -475,7 +475,7 @@ static void random_models(void **state)
     "rrelu, elu, celu, selu, gelu, gelu_sigmoid, gelu_erf, swish, hardswish, lisht, "              \
     "softplus, softsign, logcosh, mish, tanhshrink, softshrink, trelu, softmax, "                  \
     "logsoftmax, flatten, exp, expm1, sin, cos, tan, atan, sinh, cosh, asinh, abs, abs2, "         \
-    "sign, inv, sqrt, log, log1p, …"
+    "sign, inv, sqrt, log, log1p, asin, acos, acosh, atanh, vec, only"
 
 #define CLOSURES                                                                                   \
     "an anonymous function can be x, reshape(x, …), maxpool(x, (2, 2)), meanpool(x, (2, 2)), "   \
