@@ -1,6 +1,9 @@
 /* mpi_cases.c: what may go wrong between processes; started by check_mpi.py, and by
  * check_train_command.py beside cflux, with the name of a case. Each line that a process prints
  * begins with its rank. */
+#include "failure.h"
+#include "members.h"
+
 #include <cflux.h>
 #include <dlfcn.h>
 #include <math.h>
@@ -484,26 +487,16 @@ static void gpu_wire(fx_dist *d)
     say_step("by MPI", d, fx_device_get("CPU", 0));
 }
 
-/* The largest number of all members, as members.c of cflux asks for it. */
-static void largest(fx_dist *d, double x)
-{
-    FX_SCOPE;
-    fx_eval(fx_dist_allreduce(d, fx_scalar(x), FX_REDUCE_MAX));
-    say_error("largest");
-}
-
 /* Member 1 of cflux train: agrees that the data are read, then runs another operation than the one
  * that begins to compare the settings, and takes part in the agreement about that failure. */
 static void fails_to_compare(fx_dist *d)
 {
-    largest(d, -2);
+    failure_silence(!members_first());
+    members_hold();
+    members_agree(EXIT_FINE);
+    members_hold();
     fx_dist_barrier(d);
-    say_error("barrier");
-    largest(d, -2);
-    /* The text of the failure: FAILURE_TEXT bytes in failure.h. */
-    fx_eval(fx_dist_bcast(d, fx_cast(fx_zeros(4096), FX_DTYPE_U8), 0));
-    say_error("bcast");
-    largest(d, 0);
+    members_agree(fail_library(EXIT_FAILED));
 }
 
 static const struct {

@@ -309,7 +309,7 @@ static void give_back(void *data, void *user)
 
 static void *load_lent(lent *l, const char *bytes, size_t n, size_t offset)
 {
-    *l = (lent){.memory = malloc(n + offset)};
+    *l = (lent){.memory = malloc(n + offset + 1)}; /* malloc(0) may return NULL */
     assert_non_null(l->memory);
     memcpy(l->memory + offset, bytes, n);
     l->expected = l->memory + offset;

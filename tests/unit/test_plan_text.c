@@ -209,8 +209,6 @@ static void what_is_there_needs_no_plan(void **state)
     assert_string_equal(text, "nothing is pending\n");
 }
 
-/* ---- FX_EAGER -------------------------------------------------------------------------------- */
-
 /* Without memory there is an error and no text, never a part of the text. */
 static void without_memory_there_is_no_text(void **state)
 {
@@ -244,6 +242,8 @@ static void without_memory_there_is_no_text(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_IO);
     fclose(full);
 }
+
+/* ---- FX_EAGER -------------------------------------------------------------------------------- */
 
 /* This program with --steps: prints the steps of three operations in a chain. */
 static int print_steps(void)

@@ -149,11 +149,13 @@ static void a_temporary_file_has_no_name(void **state)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static int no_links; /* the error of a file system without hard links; 0: the real function */
+static int no_links;   /* the error of a file system without hard links; 0: the real function */
+static int link_calls; /* of the function below */
 
 /* Replaces that of the C library. */
 int link(const char *from, const char *to)
 {
+    link_calls++;
     if (no_links == 0)
         return linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
     errno = no_links;
@@ -176,7 +178,9 @@ static void a_second_name_replaces_no_file(void **state)
         assert_int_equal(fxi_os_remove(to), 0);
         assert_int_equal(fxi_os_link("/nowhere/from.txt", to), -1);
         assert_false(fxi_file_exists(to));
+        link_calls = 0;
         assert_int_equal(fxi_os_link(from, to), 0);
+        assert_int_equal(link_calls, 1); /* the library calls the function of this file */
         assert_file_is(to, "new");
         assert_int_equal(fxi_os_remove(to), 0);
         no_links = 0;
