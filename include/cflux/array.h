@@ -115,7 +115,8 @@ static inline fx_axes fx_axes_of(int n, const int64_t *axes)
     fx_axes set;
     set.bits = 0;
     for (int i = 0; i < n; i++)
-        set.bits |= axes[i] >= 0 && axes[i] < 29 ? 1u << axes[i] : (unsigned)FXI_BIT_OUTSIDE;
+        set.bits |=
+            axes[i] >= 0 && axes[i] < 29 ? 1u << axes[i] : FXI_TO(unsigned, FXI_BIT_OUTSIDE);
     return set;
 }
 #define FXI_AXES_ALL                                                                               \
@@ -124,7 +125,7 @@ static inline fx_axes fx_axes_of(int n, const int64_t *axes)
     }
 #define FXI_AXES_OF(axis)                                                                          \
     {                                                                                              \
-        (fxi_axis_bits)(1u << (axis))                                                              \
+        FXI_TO(fxi_axis_bits, 1u << (axis))                                                        \
     }
 /* FX_ALL: all axes of an array. FX_AXES(0, 2): the listed axes. */
 #define FX_ALL ((fx_axes)FXI_AXES_ALL)

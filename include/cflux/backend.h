@@ -612,7 +612,7 @@ enum { FX_LEAST_BUFFERS = 5 };
  * v. */
 static inline const void *fx_step_input_at(const fx_step *s, int32_t k, void *const *values)
 {
-    return (const char *)values[s->in_value[k]] +
+    return FXI_TO(const char *, values[s->in_value[k]]) +
            s->in_offset[k] * fx_tensor_element_bytes(&s->in[k]);
 }
 

@@ -54,6 +54,9 @@
 #define FXI_END_C    }
 #define FXI_CXX(...) __VA_ARGS__
 #define FXI_NULL     nullptr
+/* A conversion without C's cast, about which clang's -Wold-style-cast warns in programs. */
+#define FXI_TO(type, x)    static_cast<type>(x)
+#define FXI_NO_CONST(T, x) const_cast<T *>(static_cast<const T *>(x))
 /* In C++ an option struct has no size member; cflux.hpp adds it when it calls the library. */
 #define FXI_MEMBER(type, name, value)                                                              \
     alignas(8) type name = value;                                                                  \
@@ -72,6 +75,8 @@
 #define FXI_END_C
 #define FXI_CXX(...)
 #define FXI_NULL                      NULL
+#define FXI_TO(type, x)               ((type)(x))
+#define FXI_NO_CONST(T, x)            ((T *)(uintptr_t)(x))
 #define FXI_MEMBER(type, name, value) _Alignas(8) type name;
 #define FXI_OPTION_STRUCT(T, MEMBERS)                                                              \
     typedef struct T {                                                                             \

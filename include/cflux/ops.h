@@ -34,7 +34,7 @@ static inline fxi_arg fxi_arg_array(const void *x)
 {
     fxi_arg a;
     a.kind = FXI_ARG_ARRAY;
-    a.u.array = (fx_array *)(uintptr_t)x;
+    a.u.array = FXI_NO_CONST(fx_array, x);
     return a;
 }
 static inline fxi_arg fxi_arg_real(double x)
@@ -53,7 +53,8 @@ static inline fxi_arg fxi_arg_int(int64_t x)
 }
 static inline fxi_arg fxi_arg_u64(uint64_t x)
 {
-    return x <= (uint64_t)INT64_MAX ? fxi_arg_int((int64_t)x) : fxi_arg_real((double)x);
+    return x <= FXI_TO(uint64_t, INT64_MAX) ? fxi_arg_int(FXI_TO(int64_t, x))
+                                            : fxi_arg_real(FXI_TO(double, x));
 }
 
 /* The macro evaluates and expands its argument once; _Generic(x)(x) would double the text at every

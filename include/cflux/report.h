@@ -83,13 +83,13 @@ typedef struct fx_run_score {
                                                  a checkpoint */                                   \
     F(const char *, precision, FXI_NULL)      /* type in which the layers compute: "bf16" */
 #define FXI_RUN_LOG_EPOCH_ARGS(F)                                                                  \
-    F(int64_t, epoch, 0)            /* the epoch, from 1 */                                        \
-    F(int64_t, step, 0)             /* training steps so far, in all epochs */                     \
-    F(double, loss, NAN)            /* mean loss of the epoch's batches */                         \
-    F(double, validation_loss, NAN) /* mean loss of the validation data */                         \
-    F(double, accuracy, NAN)        /* fraction of correct predictions, 0 to 1 */                  \
-    F(double, metric, NAN)          /* a number chosen by the program */                           \
-    F(double, seconds, 0)           /* seconds since training began */
+    F(int64_t, epoch, 0)                            /* the epoch, from 1 */                        \
+    F(int64_t, step, 0)                             /* training steps so far, in all epochs */     \
+    F(double, loss, FXI_TO(double, NAN))            /* mean loss of the epoch's batches */         \
+    F(double, validation_loss, FXI_TO(double, NAN)) /* mean loss of the validation data */         \
+    F(double, accuracy, FXI_TO(double, NAN))        /* fraction of correct predictions, 0 to 1 */  \
+    F(double, metric, FXI_TO(double, NAN))          /* a number chosen by the program */           \
+    F(double, seconds, 0)                           /* seconds since training began */
 #define FXI_RUN_LOG_END_ARGS(F)                                                                    \
     F(const char *, why, FXI_NULL)              /* "finished", "patience", "interrupted",          \
                                                    "error" */                                      \

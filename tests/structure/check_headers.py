@@ -18,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 LEAST = 12
 LEAST_MACROS = 120
-FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only"]
+FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wdouble-promotion", "-Werror", "-fsyntax-only"]
+CXX_FLAGS = ["-Wold-style-cast", "-Wzero-as-null-pointer-constant"]
 COMPILERS = [(["gcc", "-std=c11"], "c"), (["clang", "-std=c11"], "c")] + [
     ([compiler, f"-std=c++{standard}"], "c++") for compiler in ("g++", "clang++") for standard in (11, 17, 20)]
 # How many times a header may test whether a C++ compiler reads it.
@@ -67,7 +68,7 @@ def program(header):
 
 
 def compile_one(root, compiler, language, text):
-    command = compiler + FLAGS + ["-x", language, "-I", os.path.join(root, "include"), "-"]
+    command = compiler + FLAGS + (CXX_FLAGS if language == "c++" else []) + ["-x", language, "-I", os.path.join(root, "include"), "-"]
     try:
         run = subprocess.run(command, input=text, text=True, capture_output=True, timeout=60)
     except FileNotFoundError:
