@@ -307,6 +307,15 @@ class Help(cli.Cli):
         self.assertEqual(p.returncode, 1)
         self.assertEqual(p.stderr, "cflux: cannot write to standard output: No space left on device\n")
 
+    def test_an_earlier_write_failed(self):
+        """stdio reports the reason once: when its buffer was full, not at the end."""
+        self.fine("train", "-q", "-d", cli.DIGITS, "-m", "Dense(64 => 10)", "-e", "1", "-L", "run.jsonl")
+        log = self.path("run.jsonl")
+        for page, whose in (("-", "cannot write to standard output"), ("/dev/full", "/dev/full")):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                p = subprocess.run([cli.program, "report", log, "-o", page], stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual((p.returncode, p.stderr), (1, f"cflux report: {whose}: No space left on device\n"))
+
 
 class Devices(cli.Cli):
     def test_the_cpu_is_there_and_the_absent_say_why(self):

@@ -2,6 +2,7 @@
 """cflux train, eval and predict: computes their results again from the input and output files, and tests stopped and
 killed runs, full disks and bad requests. Usage: test_training.py PROGRAM"""
 import csv
+import glob
 import gzip
 import io
 import itertools
@@ -1325,6 +1326,17 @@ class Stopping(Training):
             self.assertTrue(log.endswith(b"}\n"))
             self.assertEqual(log.startswith(whole_lines), resumes)
             self.assertEqual(events(log)[-1]["why"], "finished")
+
+    def test_an_interrupt_while_the_new_file_is_tried(self):
+        """Before training, a file beside --save is written and read back. A signal must not leave it."""
+        p = self.start("train", "-q", "-d", cli.DIGITS, "-m", "Chain(Dense(64 => 4000), Dense(4000 => 1000), Dense(1000 => 10))", "-S", "m.bson")
+        end = time.monotonic() + cli.SECONDS
+        while time.monotonic() < end and not glob.glob(self.path(".cflux-*")):
+            time.sleep(0.001)
+        p.send_signal(signal.SIGINT)
+        p.communicate()
+        self.assertEqual(p.returncode, 130)
+        self.assertEqual(os.listdir(self.folder), [])
 
     def test_a_full_disk(self):
         if not os.path.exists("/dev/full"):

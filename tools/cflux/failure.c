@@ -150,10 +150,22 @@ void failure_take_messages(void)
     fx_message_set_hook(print_message, NULL);
 }
 
+/* stdio does not keep the reason of an earlier failure. After one, its buffer may be empty, so that
+ * only another byte can fail for the same reason. */
+bool flush_stream(FILE *to)
+{
+    if (fflush(to) != 0)
+        return false;
+    if (!ferror(to))
+        return true;
+    if (fputc('\n', to) != EOF && fflush(to) == 0)
+        errno = EIO;
+    return false;
+}
+
 int finish_output(int status)
 {
-    errno = 0;
-    const bool failed = fflush(stdout) != 0 || ferror(stdout);
+    const bool failed = !flush_stream(stdout);
     if (failed && status == EXIT_FINE)
         return fail(EXIT_FAILED, "cannot write to standard output: %s", strerror(errno));
     return status;

@@ -52,6 +52,10 @@ void warn(const char *format, ...) FXI_PRINTF(1, 2);
 /* Prints the library's messages through warn. */
 void failure_take_messages(void);
 
+/* Flushes a stream. Returns false if this or an earlier write failed; errno then gives the reason.
+ * The content of a stream that failed is undefined. */
+bool flush_stream(FILE *to);
+
 /* Flushes stdout. Returns `status`, or EXIT_FAILED if writing failed. */
 int finish_output(int status);
 

@@ -34,7 +34,7 @@ static bool sync_folder_of(const char *path)
 /* Writes everything to the disk and closes the file; on failure errno gives the reason. */
 static bool finish(text_file *f)
 {
-    bool good = fflush(f->to) == 0 && !ferror(f->to);
+    bool good = flush_stream(f->to);
     good = good && (!*f->beside || sync_stream(f->to));
     const int why = errno;
     const bool closed = fclose(f->to) == 0;

@@ -73,11 +73,13 @@ int trained_try(const char *path, const trained *t, const problem *p)
     if (n < 0 || n >= FILE_PATH_BYTES)
         return fail(EXIT_BAD_INPUT, "--save %s: the path has more than %d bytes", path,
                     (int)FILE_PATH_BYTES - 1);
+    interrupt_begin(); /* a signal must not leave the file */
     const bool saved = trained_save(beside, t, p) == FX_OK,
                loads = saved && !fx_is_error(fx_load_entries(beside, NULL));
     remove_file(beside);
+    interrupt_end();
     if (loads)
-        return EXIT_FINE;
+        return interrupt_caught() ? 128 + interrupt_caught() : EXIT_FINE;
     const fx_error e = fx_error_take();
     return saved ? fail(EXIT_BAD_INPUT,
                         "--save %s: the file could not be read back (%s); try another "
