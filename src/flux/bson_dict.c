@@ -118,8 +118,7 @@ static bool unique(fxi_julia *j, const fxi_bson_list *list, fxi_bson where)
     return twice < 0;
 }
 
-/* For keys of other kinds, or if the numbers of keys and values differ: keeps both lists unchanged.
- */
+/* For keys of other kinds: keeps both lists unchanged. */
 static void *keys_and_values(fxi_julia *j, const char *type, fxi_bson keys, fxi_bson values,
                              int depth)
 {

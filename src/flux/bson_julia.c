@@ -7,8 +7,9 @@
 #include <string.h>
 
 /* Limits against hostile files. Flux's files have a handful of references per array; no model has
- * this many. A list of numbers, such as the losses of a training run, has about 15 bytes for each,
- * which becomes an array of its own. */
+ * MAX_REFERENCES. A file may make FREE_OBJECTS objects, and one more for each BYTES_PER_OBJECT
+ * bytes: each number of a list, such as the losses of a training run, takes only about 15 bytes and
+ * becomes an array. */
 enum { MAX_REFERENCES = 300000, FREE_OBJECTS = 200000, BYTES_PER_OBJECT = 150 };
 
 static const fxi_bson nothing = {FXI_BSON_NOTHING, 0, {0}};
@@ -26,8 +27,8 @@ static bool has_objects(fxi_bson document)
     return found;
 }
 
-/* Refuses a document with the keys of a Keras model (recorded). A program may save a text under
- * such a name beside a model of Flux. */
+/* Refuses a model of Keras (recorded): a document that has one of these keys and no object of
+ * Julia. (A program may save a text under such a name beside a model of Flux.) */
 static bool is_keras(fxi_julia *j)
 {
     static const char *const keys[] = {"class_name", "keras_version", "model_config"};

@@ -41,16 +41,19 @@ fxi_bson fxi_julia_value(const fxi_julia *j, fxi_bson v);
 fxi_bson fxi_julia_get(const fxi_julia *j, fxi_bson document, const char *key);
 bool fxi_julia_tagged(fxi_bson document, const char *tag);
 
-/* The name of a type, without a leading Main, Base or Core: "Flux.Dense", "Float32", "NamedTuple";
- * "" if the value is not a type. */
+/* The name of a type with its modules, but without Base, Core and a redundant Main: "Flux.Dense",
+ * "Float32", "NamedTuple", and "Main.Encoder" for a type of the user; "anonymous function" for the
+ * type of one; "" if the value is not a type. */
 void fxi_julia_type_name(const fxi_julia *j, fxi_bson type, char name[FXI_JULIA_NAME]);
 /* The type name of a struct, "" if the value is not a struct. */
 void fxi_julia_struct_name(const fxi_julia *j, fxi_bson v, char name[FXI_JULIA_NAME]);
 
-/* The fields of a struct with references resolved. Returns their number, −1 if it has no fields. */
+/* The fields of a struct, at most FXI_JULIA_FIELDS; references are not resolved. Returns their
+ * number, −1 if the value has no list of fields. */
 int fxi_julia_fields(const fxi_julia *j, fxi_bson v, fxi_bson fields[FXI_JULIA_FIELDS]);
 
-/* Read numbers: an integer, a float of any type, a tuple of integers. False for other values. */
+/* Read an integer, a number of any type, and a tuple or list of integers. False for other values.
+ */
 bool fxi_julia_integer(const fxi_julia *j, fxi_bson v, int64_t *out);
 bool fxi_julia_number(const fxi_julia *j, fxi_bson v, double *out);
 bool fxi_julia_dims(const fxi_julia *j, fxi_bson v, fx_dims *out);

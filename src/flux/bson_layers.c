@@ -186,7 +186,7 @@ static bool take_member(fields *f, int i, const fx_layer_row *row)
     }
 }
 
-/* The text lives as long as the file is open; constructors copy it or point elsewhere. */
+/* The text is valid while the file is open; constructors copy it, or point to an equal constant. */
 static bool take_symbol(fields *f, int i, void *to)
 {
     const char *text = fxi_bson_key_text(f->j, f->v[i]);
@@ -194,7 +194,7 @@ static bool take_symbol(fields *f, int i, void *to)
     return text != NULL;
 }
 
-/* Reads an index from 1 or nothing. */
+/* Reads an index, which Julia counts from 1, as one from 0; nothing becomes −1. */
 static bool take_index(fields *f, int i, void *to)
 {
     int64_t index = 0;
@@ -220,8 +220,8 @@ static bool take_factors(fields *f, int i, fx_dims *out)
            fxi_julia_dims(f->j, f->v[i], out);
 }
 
-/* Reads the value of field i. Flags that describe children are read later, when all children are
- * known. */
+/* Reads the value of field i. Flags that describe children are checked later (flag_fits), when all
+ * children are known. */
 static bool take_value(fields *f, int i, const fx_layer_row *row)
 {
     void *to = f->options + row->option;

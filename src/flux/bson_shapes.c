@@ -81,7 +81,7 @@ static const void *member(const described *d, const fx_layer_row *row)
     return (const char *)d->self + row->member;
 }
 
-/* The member of that name; NULL if there is none. */
+/* The object in the member with this name; NULL if there is none. */
 static const void *child_named(const described *d, const char *name)
 {
     const int i = fxi_row_named(d->layer, name);

@@ -28,7 +28,7 @@ typedef struct fxi_item {
     fxi_item_kind kind;
     const void *object; /* OBJECT, LIST (fx_list), DIMS (fx_dims); SCALE and BROADCAST: the layer */
     const char *const *path; /* SINGLE */
-    int64_t integer;         /* also for a Bool */
+    int64_t integer;         /* also for a Bool; DIMS: added to each integer */
     double number;
 } fxi_item;
 

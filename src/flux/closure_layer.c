@@ -8,8 +8,8 @@
 #include <cflux/nn.h>
 #include <string.h>
 
-/* More than 8 operations need, each with a number or a name, two parentheses and four more
- * characters. */
+/* Enough for the 8 operations that a function has at most: each adds a number or a name, two
+ * parentheses and four more characters. */
 enum { ACTIVATION_TEXT = 640 };
 
 static const struct activation_op {
@@ -157,7 +157,7 @@ void *fxi_closure_whole(int n, void *const *layers)
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* `name` of the function is `text`. */
+/* function.name points to `text`. */
 typedef struct activation {
     fx_function function;
     fx_list parts;

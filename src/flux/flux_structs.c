@@ -1,8 +1,8 @@
 /* flux_structs.c: field names of Flux's structs, and the versions that wrote them.
  *
  * A struct in a file is a list of fields without names; type and field count identify them. The
- * layers that the library has list them in their tables. This file has the other layers, which
- * become nodes with these names, and the structs of optimisers.
+ * names of the library's layers are in the tables of the layers. This file has those of other
+ * layers, which become nodes with these names, and of the structs of optimisers.
  */
 #include "bson_objects.h"
 #include "bson_version.h"

@@ -1,8 +1,9 @@
 /* notation_reader.h: reads characters, names and numbers of a text in Julia's notation. Internal.
  *
- * The first failure ends the reading: it is recorded with its line and column (in characters, from
- * 1), and every later call returns false, NULL or 0. A function consumes text only if it returns
- * true.
+ * The first failure is recorded with its line and column (in characters, from 1), and later ones
+ * are ignored. Then fxi_reader_next_item and fxi_reader_end return false; callers of the other
+ * functions stop. Apart from blanks and comments, a function consumes text only if it returns true;
+ * fxi_reader_next_item also consumes the character that ends the list.
  */
 #ifndef CFLUX_NOTATION_READER_H
 #define CFLUX_NOTATION_READER_H

@@ -70,7 +70,7 @@ static bool take(fxi_reader *r, char c, const char *what)
     return false;
 }
 
-/* The position of the next number: *n, or that of a keyword. −1: an error. */
+/* The position of the next number: n, or that of its keyword. −1: an error (recorded). */
 static int position(fxi_reader *r, fxi_span name, const char *text, int n)
 {
     fxi_span keyword;

@@ -67,7 +67,7 @@ static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, do
     return fx_stop_gradient(fx_cast(next, fx_eltype(old)));
 }
 
-/* The mean over the observations of statistics per observation. */
+/* Statistics per channel: for InstanceNorm, the mean over the observations of theirs. */
 static fx_array *per_channel(const batch *b, fx_array *x)
 {
     if (!b->instance || !fxi_members())

@@ -87,7 +87,7 @@ static fx_array *glorot_normal(const fx_init_args *a)
     fans_of(a, &in, &out);
     return normal(a, or_else(a->gain, 1) * sqrt(2 / (in + out)));
 }
-/* Gain √2, the value for relu. */
+/* The default gain is √2, for layers with relu. */
 static fx_array *kaiming_uniform(const fx_init_args *a)
 {
     double in, out;

@@ -1,10 +1,10 @@
 /* losses.c: Flux.Losses.
  *
- * All losses share a driver. It checks the sizes, converts ŷ and y to floating point (Bool one-hot
- * targets take ŷ's type), smooths labels, fills in defaults, calls a core, and aggregates. A core
- * is the formula for one observation or element; a loss is a core and a name. The losses on logits
- * compute log(softmax) and log(σ) in one formula, so they work for logits of any size. x·log y is 0
- * for x = 0 (xlogy), so labels that do not occur contribute 0 and not NaN.
+ * All losses share a driver. It checks the sizes, converts ŷ and y to floating point (targets of
+ * integers or Bool take ŷ's type), smooths labels, fills in defaults, calls a core, and aggregates.
+ * A core is the formula for one observation or element; a loss is a core and a name. The losses on
+ * logits compute log(softmax) and log(σ) in one formula, so they work for logits of any size. x·log
+ * y is 0 for x = 0 (xlogy), so labels that do not occur contribute 0 and not NaN.
  */
 #include "nn_layer.h"
 

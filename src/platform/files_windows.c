@@ -120,7 +120,7 @@ FILE *fxi_os_open_stream(const char *path, const char *mode)
 
 /* ---- reading and writing --------------------------------------------------------------------- */
 
-enum { PART = 1 << 30 }; /* the largest that one call moves */
+enum { PART = 1 << 30 }; /* the most bytes of a call, whose size has 32 bits */
 
 int64_t fxi_os_read(int fd, void *dst, size_t n)
 {
@@ -149,7 +149,7 @@ int fxi_os_resize(int fd, int64_t bytes)
                : fxi_windows_failed();
 }
 
-/* Windows writes names itself, and refuses to flush a folder. */
+/* Windows writes the names in a folder without a request, and refuses to flush a folder. */
 int fxi_os_sync(int fd)
 {
     fxi_os_facts facts;

@@ -3,8 +3,10 @@
  * A user who can write to a folder of compiled kernels, or to a file in it, chooses the code that a
  * process runs. So the folder and its files must belong to the user, be writable by no other user,
  * and not be links. Files are named relative to the open folder, so later changes of its path have
- * no effect. A folder is a number; −1: none. `why` is the reason why a folder or file that exists
- * must not be used. It is "" if it does not exist, or if the system refused to open it.
+ * no effect. On Windows only the owner and links are checked, and files are named by path
+ * (private_folder_windows.c). A folder is a number; −1: none. `why` is the reason why a folder or
+ * file that exists must not be used. It is "" if it does not exist, or if the system refused to
+ * open it.
  */
 #ifndef CFLUX_PRIVATE_FOLDER_H
 #define CFLUX_PRIVATE_FOLDER_H
@@ -17,7 +19,7 @@
 enum { FXI_PRIVATE_WHY = 160, FXI_PRIVATE_NAME = 128 };
 
 /* The folder for files that programs of this user can create again: $XDG_CACHE_HOME, else ~/.cache
- * (~/Library/Caches on macOS). False: unknown, or longer than `size`. */
+ * (macOS: ~/Library/Caches, Windows: %LOCALAPPDATA%). False: unknown, or longer than `size`. */
 bool fxi_cache_folder(char *path, size_t size);
 
 /* Opens the folder; `make`: creates it, for this user alone, with the folders above it. */
@@ -28,7 +30,7 @@ void fxi_private_folder_close(int folder);
 FILE *fxi_private_file_read(int folder, const char *name, char why[FXI_PRIVATE_WHY]);
 /* Creates a file that only this user may read; NULL if one of this name exists. */
 FILE *fxi_private_file_new(int folder, const char *name);
-/* Sets the time of the file's last use to now. */
+/* Sets the time of the file's last use to now (not on Windows). */
 void fxi_private_file_used(FILE *f);
 bool fxi_private_file_rename(int folder, const char *from, const char *to);
 void fxi_private_file_remove(int folder, const char *name);

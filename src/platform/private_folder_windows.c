@@ -161,7 +161,7 @@ FILE *fxi_private_file_new(int folder, const char *name)
     return f;
 }
 
-/* Windows needs the right to write, which a file that is read lacks; then the old time stays. */
+/* No effect: changing the time needs a file that is open for writing, and this one is read. */
 void fxi_private_file_used(FILE *f)
 {
     (void)f;

@@ -29,7 +29,7 @@ int64_t fxi_system_memory_total(void)
     return sysctlbyname("hw.memsize", &bytes, &size, NULL, 0) == 0 ? bytes : -1;
 }
 
-/* Space for swapping is made as it is needed. */
+/* Unknown: macOS makes swap files as it needs them. */
 int64_t fxi_system_memory_most(void)
 {
     return -1;

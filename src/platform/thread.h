@@ -84,8 +84,8 @@ void fxi_thread_yield(void);
  * value unless that is NULL; not for the main thread at the end of the process. */
 typedef pthread_key_t fxi_thread_value;
 
-/* False: no memory, or more variables than the system can have. `end` may use _Thread_local
- * variables. */
+/* False: no memory, or more variables than the system allows (Windows: 4). `end` may use
+ * _Thread_local variables. */
 bool fxi_thread_value_init(fxi_thread_value *v, void (*end)(void *));
 static inline bool fxi_thread_value_set(fxi_thread_value v, void *value)
 {

@@ -245,7 +245,7 @@ static void print_columns(void *columns)
 
 static void print_report(const report *r)
 {
-    tree_shown shown = {.lines = 0};
+    tree_shown shown = {.n = 0};
     print_head(&r->file);
     putchar('\n');
     for (int64_t i = 0; i < fx_count(r->file.entries); i++)
@@ -311,7 +311,7 @@ static void json_report(const report *r)
     fx_json j = {.to = stdout};
     json_head(&j, &r->file);
     fx_json_open(&j, "entries", '[');
-    tree_shown shown = {.lines = 0};
+    tree_shown shown = {.n = 0};
     for (int64_t i = 0; i < fx_count(r->file.entries); i++)
         tree_json(&j, &shown, fx_child_name(r->file.entries, i), fx_child(r->file.entries, i));
     fx_json_close(&j);

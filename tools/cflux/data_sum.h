@@ -4,10 +4,10 @@
 
 #include "dataset.h"
 
-/* The CRC-32 of the observations, targets and labels as read; 0 on failure, with an error of the
- * library. */
+/* The CRC-32 of the observations, targets and labels as read. On failure the library's error is
+ * recorded, and the sum has no meaning. */
 uint32_t data_sum(const dataset *d);
-/* The CRC-32 of all arrays of a model, in the order of fx_visit; 0 on failure, as above. */
+/* The CRC-32 of all arrays of a model, in the order of fx_visit. On failure as above. */
 uint32_t model_sum(void *model);
 
 #endif

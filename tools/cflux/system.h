@@ -26,7 +26,8 @@ int interrupt_caught(void);
 void interrupt_end(void);
 
 typedef enum path_kind { PATH_ABSENT, PATH_FILE, PATH_FOLDER, PATH_DEVICE, PATH_OTHER } path_kind;
-/* The kind of the file to which the path and its links lead; PATH_OTHER: a pipe or a socket. */
+/* The kind of the file to which the path and its links lead; PATH_OTHER: a pipe or a socket (on
+ * Windows, PATH_DEVICE). */
 path_kind kind_of_path(const char *path);
 /* The same without following links; PATH_OTHER for a link. */
 path_kind kind_without_links(const char *path);
@@ -87,6 +88,7 @@ bool read_program(char **words, char *text, size_t size);
 /* Finds a program in the folders of PATH; a name with '/' is a path already. False if there is
  * none. */
 bool find_program(const char *name, char out[FILE_PATH_BYTES]);
+/* The path of this program; false if unknown. */
 bool own_path(char out[FILE_PATH_BYTES]);
 void host_name(char *text, size_t size);
 const char *signal_name(int number);
@@ -94,8 +96,8 @@ void set_variable(const char *name, const char *value);
 /* Opens an empty file that is in no folder, so nothing is left of it when the last process that has
  * it open ends. Other programs can open it by the path while this process has it open. The path
  * contains the number of this process, because a path such as /dev/fd/3 names a file of the program
- * that opens it: the program would overwrite another file. Without /proc (macOS) no program can
- * open it, and the path is "". NULL on failure. */
+ * that opens it: the program would overwrite another file. On systems without /proc (macOS,
+ * Windows) no program can open it, and the path is "". NULL on failure. */
 FILE *nameless_file(char out_path[FILE_PATH_BYTES]);
 void remove_file(const char *path);
 /* Gives a file the path of another one, which it replaces. False with errno set. */

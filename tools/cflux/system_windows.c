@@ -51,7 +51,7 @@ bool same_letters(const char *a, const char *b, size_t n)
     return _strnicmp(a, b, n) == 0;
 }
 
-/* Characters of East Asia and pictures take two columns. */
+/* Two columns for characters of East Asia, and for all characters beyond U+FFFF, such as emoji. */
 int character_columns(const char *character, size_t n)
 {
     wchar_t c[4];
@@ -276,7 +276,7 @@ bool sync_stream(FILE *f)
     return _commit(_fileno(f)) == 0;
 }
 
-/* Windows writes the names in folders itself. */
+/* Nothing to do: Windows writes the names in a folder without a request. */
 bool sync_folder(const char *folder)
 {
     (void)folder;
@@ -350,14 +350,14 @@ bool own_path(char out[FILE_PATH_BYTES])
            narrow(name, out, FILE_PATH_BYTES);
 }
 
-/* Ctrl-C reaches all programs of the console. */
+/* No signal is passed on: Ctrl-C reaches every program of the console. */
 int passed_on(void)
 {
     return 0;
 }
 
-/* Windows joins the words to one line, from which the program divides them again: a word with a
- * blank or a quote must be quoted. */
+/* A program of Windows gets one line, which it splits into words by the rules of the C library. So
+ * every word is put in quotes, and quotes in a word are escaped. */
 static bool add_word(wchar_t *line, size_t capacity, const char *word)
 {
     wchar_t w[FILE_PATH_BYTES];
@@ -383,8 +383,8 @@ static bool add_word(wchar_t *line, size_t capacity, const char *word)
 
 enum { LINE = 32768 };
 
-/* `output`: where standard output and error go; NULL: to those of this program. NULL is returned if
- * the program cannot be started. */
+/* `output`: where standard output and error go; NULL: to those of this program. Returns NULL if the
+ * program cannot be started. */
 static HANDLE start(char **words, HANDLE output)
 {
     static wchar_t line[LINE];

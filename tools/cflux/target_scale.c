@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A target up to USUAL never counts as too large: a run too short for it learns other targets no
- * better. */
+/* A target is too large above REACH·n·η, but only above USUAL: a run of so few training steps that
+ * REACH·n·η < USUAL is too short for any targets, and other units would not help. A standard
+ * deviation below LEAST is too small. */
 static const double REACH = 10, USUAL = 25, LEAST = 0.03;
 
 static bool is_one_of(const char *name, size_t length, const char *const *names, int n)

@@ -1,19 +1,20 @@
 /* tree_text.c: prints the entries of a file as a tree: see tree_text.h.
  *
- * A file may refer to an object in very many ways. The first FULL_LINES lines print it each time;
- * after them an object that was printed before is only named.
+ * A file can refer to the same objects so often that the whole tree could never be printed. The
+ * first IN_FULL structs and tuples are printed whenever they are met; after them, one that was
+ * printed before is only named.
  */
 #include "tree_text.h"
 #include "clean_text.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { FULL_LINES = 1000 };
+enum { IN_FULL = 1000 };
 
-/* True if the object should only be named; otherwise marks it as printed. */
+/* True if the object should only be named, also if out of memory; otherwise marks it as printed. */
 static bool only_named(tree_shown *shown, const void *object)
 {
-    return (shown->lines++ > FULL_LINES && object_set_has(&shown->objects, object)) ||
+    return (shown->n++ > IN_FULL && object_set_has(&shown->objects, object)) ||
            !object_set_add(&shown->objects, object);
 }
 

@@ -22,7 +22,7 @@ tree_kind tree_kind_of(const void *object);
 /* Objects of a file that were already printed; begins zeroed. */
 typedef struct tree_shown {
     object_set objects;
-    int64_t lines;
+    int64_t n; /* structs and tuples so far, repeated ones too */
 } tree_shown;
 
 /* Prints "name: " (nothing if the name is empty), the object, and a line end. */
