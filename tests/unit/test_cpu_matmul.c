@@ -110,6 +110,51 @@ static void large_products_in_threads(void **state)
     fx_set_num_threads(before);
 }
 
+/* Sums so long that packed B exceeds the last-level cache: it is packed for a part of the sum at a
+ * time, and in the second case also for some columns at a time. Some elements against the sum in
+ * double; the same bits from any number of threads, and as in a product of the first columns alone,
+ * whose packed B fits in the cache. */
+static void check_long_sum(int dtype, bool tb, const int64_t *size)
+{
+    enum { FEW = 5 };
+    const int64_t m = size[0], n = size[1], k = size[2];
+    operand a = matrix(dtype, DENSE, m, k, false), b = matrix(dtype, DENSE, k, n, tb),
+            one = matrix(dtype, DENSE, m, n, false), more = matrix(dtype, DENSE, m, n, false),
+            few = matrix(dtype, DENSE, m, FEW, false), first = b;
+    first.t.shape[!tb] = FEW;
+    const fx_attr attr = {.matmul = {false, tb}};
+    fx_set_num_threads(1);
+    run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &one);
+    run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &first}, &few);
+    fx_set_num_threads(3);
+    run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &more);
+    assert_memory_equal(one.data, more.data, (size_t)(m * n) * fxi_cpu_size(dtype));
+    assert_memory_equal(one.data, few.data, (size_t)(m * FEW) * fxi_cpu_size(dtype));
+    for (int64_t e = 0; e < m * n; e += 1 + m * n / 19) {
+        double want = 0, magnitude = 0;
+        for (int64_t p = 0; p < k; p++) {
+            const double v =
+                element4(&a, e % m, p, 0, 0) * element4(&b, tb ? e / m : p, tb ? p : e / m, 0, 0);
+            want += v, magnitude += fabs(v);
+        }
+        check_close(element(&one, e), want, epsilon_of(dtype), epsilon_of(dtype) * magnitude);
+    }
+    drop_operand(&a), drop_operand(&b), drop_operand(&one), drop_operand(&more), drop_operand(&few);
+}
+
+static void long_sums(void **state)
+{
+    (void)state;
+    /* 13 MB and 25.5 MB of packed B. If the columns of B are not neighbours, it is packed only for
+     * many rows. */
+    const int before = fx_num_threads();
+    check_long_sum(FX_DTYPE_F32, true, (const int64_t[]){70, 1100, 5801});
+    check_long_sum(FX_DTYPE_F64, false, (const int64_t[]){260, 1024, 1601});
+    check_long_sum(FX_DTYPE_F16, false, (const int64_t[]){260, 1024, 3201});
+    check_long_sum(FX_DTYPE_BF16, true, (const int64_t[]){70, 1100, 5801});
+    fx_set_num_threads(before);
+}
+
 /* A matrix times a vector: either factor, both layouts of the matrix, strides of the vector,
  * lengths around every block. The same bits as in a product of several columns, which is computed
  * in another way, and from any number of threads. */
@@ -261,6 +306,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(types_layouts_and_transposes),
     cmocka_unit_test(sizes_at_the_edges),
     cmocka_unit_test(large_products_in_threads),
+    cmocka_unit_test(long_sums),
     cmocka_unit_test(batches_broadcast),
     cmocka_unit_test(failing_allocations),
     cmocka_unit_test(matrix_times_vector),

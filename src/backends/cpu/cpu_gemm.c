@@ -1,12 +1,13 @@
 /* cpu_gemm.c: the product of two matrices of floats.
  *
  * The scheme is that of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication",
- * 2008), with one change: some columns of B are packed into panels for the whole sum; then blocks
- * of rows of A and C are independent of each other, and threads share them without waiting. For
- * each block of the sum over k, a part packs its rows of A, and a register tile (cpu_isa_gemm.h)
- * runs over them, panel of B by panel: A and C stay in the second-level cache, a panel in the
- * first. An operand is read in its own memory, without packing, if its layout suits the tile, or if
- * it is used so rarely that a copy would take longer (docs/design/0005).
+ * 2008), with one change: some columns of B are packed into panels for the whole sum, or for as
+ * many of its blocks as the last-level cache holds; then blocks of rows of A and C are independent
+ * of each other, and threads share them without waiting. For each block of the sum over k, a part
+ * packs its rows of A, and a register tile (cpu_isa_gemm.h) runs over them, panel of B by panel: A
+ * and C stay in the second-level cache, a panel in the first. An operand is read in its own memory,
+ * without packing, if its layout suits the tile, or if it is used so rarely that a copy would take
+ * longer (docs/design/0005).
  *
  * Each element is a sum over k in order, in blocks whose size depends on k alone, whatever the path
  * and the other sizes are: results do not depend on how a batch or C is divided. For this reason no
@@ -16,7 +17,8 @@
  * A matrix times a vector has loops of its own, with the same order of sums (cpu_gemv.c).
  *
  * 16-bit operands become Float32 as they are packed, and a part's C is rounded when its sums are
- * complete.
+ * complete. If B is packed for some blocks of the sum at a time, the Float32 sums of all parts are
+ * kept between them.
  */
 #include "cpu_gemv.h"
 #include "cpu_parallel.h"
@@ -54,6 +56,7 @@ typedef struct product {
     int64_t stored;          /* bytes of an element in memory */
     fxi_tile_fn load, store; /* conversions between the two; NULL if they are the same type */
     int64_t kc, nc;          /* terms of a block of the sum; columns taken at a time */
+    int64_t kp;              /* terms of packed B at a time: all, or some blocks of the sum */
     bool pack_a, pack_b;
     bool exchanged;                  /* computes Cᵀ = Bᵀ·Aᵀ: `g` has the factors exchanged */
     bool small;                      /* one part, whatever the number of threads */
@@ -62,8 +65,10 @@ typedef struct product {
     int64_t parts;                   /* parts for the threads; 1: the caller computes alone */
     int64_t a_bytes, b_bytes;        /* bytes of packed operands; those of A are for one part */
     int64_t c_bytes;                 /* bytes of a part's sums; 0 if they are summed in C itself */
+    int64_t kept_bytes;              /* bytes of the sums of all parts, if they are kept */
     int64_t first, columns;          /* the columns being computed */
-    char *b;
+    int64_t term, terms;             /* the terms being added */
+    char *b, *kept;
 } product;
 
 /* Addresses of an element: of panels and sums with at(), of the operands and C with stored_at(). */
@@ -118,14 +123,15 @@ static void pack(const product *p, int width, const void *s, int64_t stride, int
         p->core->pack(width, s, stride, depth_stride, count, depth, d);
 }
 
-/* Packs one panel of B for the whole sum, so that every block of rows finds it ready. */
+/* Packs the terms being added of one panel of B, so that every block of rows finds them ready. */
 static void pack_panel(const product *p, int64_t panel)
 {
     const fxi_gemm *g = &p->g;
     const int64_t j = panel * p->core->nr;
     const int n = (int)fxi_cpu_min(p->core->nr, p->columns - j);
-    pack(p, (int)fxi_cpu_round_up(n, p->core->unit), stored_at(g->b, (p->first + j) * g->csb, p),
-         g->csb, g->rsb, n, g->k, at(p->b, j * g->k, p));
+    pack(p, (int)fxi_cpu_round_up(n, p->core->unit),
+         stored_at(g->b, p->term * g->rsb + (p->first + j) * g->csb, p), g->csb, g->rsb, n,
+         p->terms, at(p->b, j * p->terms, p));
 }
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -138,9 +144,9 @@ static int take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tiles *
     const fxi_gemm *g = &p->g;
     const int width = (int)fxi_cpu_round_up(fxi_cpu_min(p->core->nr, t->n), p->core->unit);
     if (p->pack_b) {
-        t->b = at(p->b, j * g->k + l * width, p);
+        t->b = at(p->b, j * p->terms + (l - p->term) * width, p);
         t->brs = width;
-        t->bnext = width * g->k;
+        t->bnext = width * p->terms;
         t->columns = false;
     } else {
         t->b = stored_at(g->b, l * g->rsb + (p->first + j) * g->csb, p);
@@ -215,19 +221,20 @@ static void store_sums(const product *p, const float *sums, int64_t m, int64_t n
 
 /* Computes rows i0 … i1−1 of columns j0 … j1−1. The order of loops is that of the caches: a block
  * of terms, then a panel of B (first level), then the tiles of rows (second level). A part of one
- * tile of rows takes all its whole panels in one call, as each of them is used once only. */
-static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char *a)
+ * tile of rows takes all its whole panels in one call, as each of them is used once only. `half`:
+ * the Float32 sums of 16-bit results; other results are summed in C itself. */
+static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char *a,
+                     char *half)
 {
     const fxi_gemm *g = &p->g;
-    /* 16-bit results are summed in Float32 beside the packed rows, other results in C itself. */
-    char *c = stored_at(g->c, i0 + (p->first + j0) * g->csc, p),
-         *sums = p->load ? a + p->a_bytes : c;
+    const int64_t end = p->term + p->terms;
+    char *c = stored_at(g->c, i0 + (p->first + j0) * g->csc, p), *sums = p->load ? half : c;
     const int64_t nr = p->core->nr, whole = (j1 - j0) / nr * nr;
     fxi_gemm_tiles t; /* the functions above fill in what the tiles need */
     t.ccs = p->load ? i1 - i0 : g->csc;
     t.bcs = 0;
-    for (int64_t l = 0; l < g->k; l += p->kc) {
-        t.k = fxi_cpu_min(p->kc, g->k - l);
+    for (int64_t l = p->term; l < end; l += p->kc) {
+        t.k = fxi_cpu_min(p->kc, end - l);
         t.accumulate = l > 0 || g->accumulate;
         const void *rows = take_rows(p, i0, i1 - i0, l, a, &t);
         for (int64_t j = j0; j < j1; j += t.n) {
@@ -238,7 +245,7 @@ static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64
                       p->core->tile[width / p->core->unit - 1], &t);
         }
     }
-    if (p->load)
+    if (p->load && end == g->k)
         store_sums(p, (const float *)(const void *)sums, i1 - i0, j1 - j0, c);
 }
 
@@ -247,7 +254,7 @@ static void run_part(const product *p, int64_t part, char *a)
     int64_t i0, i1, j0, j1;
     range_of(p->g.m, p->mr, p->row_parts, part % p->row_parts, &i0, &i1);
     range_of(p->columns, p->core->nr, p->column_parts, part / p->row_parts, &j0, &j1);
-    run_rows(p, i0, i1, j0, j1, a);
+    run_rows(p, i0, i1, j0, j1, a, p->kept_bytes ? p->kept + part * p->c_bytes : a + p->a_bytes);
 }
 
 /* ---- how it is computed ---------------------------------------------------------------------- */
@@ -281,14 +288,20 @@ static void divide(product *p)
  * 1020, 1020 and 8, and A was packed a third time for the last 8. */
 static int64_t columns_at_a_time(const product *p)
 {
-    const int64_t n = p->g.n, column = p->g.k * p->size;
-    int64_t most = COLUMNS;
-    if (p->pack_b && most * column > B_BYTES)
-        most = B_BYTES / column > p->core->nr ? B_BYTES / column : p->core->nr;
-    if (n <= most)
-        return n;
-    const int64_t portions = (n + most - 1) / most;
-    return fxi_cpu_round_up((n + portions - 1) / portions, p->core->nr);
+    const int64_t n = p->g.n, portions = (n + COLUMNS - 1) / COLUMNS;
+    return n <= COLUMNS ? n : fxi_cpu_round_up((n + portions - 1) / portions, p->core->nr);
+}
+
+/* Where the packed columns of B would be too large for the cache, they are packed for some blocks
+ * of the sum at a time. Fewer columns for the whole sum would have the same size, but A would be
+ * packed for each portion of them. */
+static int64_t terms_at_a_time(const product *p)
+{
+    const int64_t k = p->g.k, block = p->kc * fxi_cpu_min(p->nc, p->g.n) * p->size;
+    const int64_t blocks = fxi_cpu_divide_up(k, p->kc), most = fxi_cpu_max(1, B_BYTES / block);
+    if (!p->pack_b || blocks <= most)
+        return k;
+    return fxi_cpu_divide_up(blocks, fxi_cpu_divide_up(blocks, most)) * p->kc;
 }
 
 /* Computes Cᵀ = Bᵀ·Aᵀ instead, for a C of one row or one column: the matrix can then be read in its
@@ -314,9 +327,11 @@ static void count_bytes(product *p)
         p->a_bytes = fxi_cpu_round_up(rows * p->kc * p->size, 64);
     if (p->pack_b)
         p->b_bytes =
-            fxi_cpu_round_up(fxi_cpu_round_up(columns, p->core->unit) * p->g.k * p->size, 64);
+            fxi_cpu_round_up(fxi_cpu_round_up(columns, p->core->unit) * p->kp * p->size, 64);
     if (p->load)
         p->c_bytes = rows * fxi_cpu_round_up(each, p->core->nr) * p->size;
+    if (p->load && p->kp < p->g.k)
+        p->kept_bytes = p->row_parts * p->column_parts * p->c_bytes;
 }
 
 static product plan(int dtype, const fxi_gemm *given)
@@ -359,6 +374,7 @@ static product plan(int dtype, const fxi_gemm *given)
     p.pack_a = p.load || g->rsa != 1 || (g->n > FEW_COLUMNS * core->nr && g->csa > 2 * p.mr);
     p.pack_b = p.load || g->m > (g->csb == 1 ? 2 : FEW_ROWS) * p.mr;
     p.nc = columns_at_a_time(&p);
+    p.kp = terms_at_a_time(&p);
     divide(&p);
     count_bytes(&p);
     return p;
@@ -373,7 +389,34 @@ static void no_terms(const fxi_gemm *g, int64_t size)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Uses the memory that the caller gives: packed B, then a part's packed A and sums. */
+/* Takes the next terms of the columns, and after the last of them the next columns. Returns false
+ * after the last columns. */
+static bool next_portion(product *p)
+{
+    p->term += p->terms;
+    if (p->term == p->g.k) {
+        p->term = 0;
+        p->first += p->columns;
+    }
+    p->terms = fxi_cpu_min(p->kp, p->g.k - p->term);
+    p->columns = fxi_cpu_min(p->nc, p->g.n - p->first);
+    return p->columns > 0;
+}
+
+/* Bytes of the memory in which a thread computes its parts: packed A, and sums that are not kept.
+ */
+static int64_t part_bytes(const product *p)
+{
+    return p->a_bytes + (p->kept_bytes ? 0 : p->c_bytes);
+}
+
+/* Bytes of the memory that the caller of run_alone() gives. */
+static int64_t alone_bytes(const product *p)
+{
+    return p->b_bytes + p->kept_bytes + part_bytes(p);
+}
+
+/* Uses the memory that the caller gives: packed B, kept sums, then a part's packed A and sums. */
 static void run_alone(product *p, char *memory)
 {
     if (p->vector) {
@@ -381,14 +424,15 @@ static void run_alone(product *p, char *memory)
         return;
     }
     p->b = memory;
-    for (p->first = 0; p->first < p->g.n; p->first += p->nc) {
-        p->columns = fxi_cpu_min(p->nc, p->g.n - p->first);
+    p->kept = p->b + p->b_bytes;
+    char *own = p->kept + p->kept_bytes;
+    while (next_portion(p)) {
         for (int64_t j = 0; p->pack_b && j * p->core->nr < p->columns; j++)
             pack_panel(p, j);
         if (p->small)
-            run_rows(p, 0, p->g.m, 0, p->columns, memory + p->b_bytes);
+            run_rows(p, 0, p->g.m, 0, p->columns, own, own + p->a_bytes);
         for (int64_t k = 0; k < p->row_parts * p->column_parts && !p->small; k++)
-            run_part(p, k, memory + p->b_bytes);
+            run_part(p, k, own);
     }
 }
 
@@ -406,16 +450,16 @@ static void shared_part(void *user, int64_t part, void *scratch)
 static fx_status run_shared(product *p)
 {
     fx_status status = FX_OK;
-    if (p->pack_b && !(p->b = fxi_aligned(64, (size_t)p->b_bytes)))
+    if (p->pack_b && !(p->b = fxi_aligned(64, (size_t)(p->b_bytes + p->kept_bytes))))
         return FX_STATUS_MEMORY;
+    if (p->kept_bytes) /* then B is packed */
+        p->kept = p->b + p->b_bytes;
     /* Portions one after the other: threads wait for each other between them, since they share the
      * packed B. */
-    for (p->first = 0; p->first < p->g.n && !status; p->first += p->nc) {
-        p->columns = fxi_cpu_min(p->nc, p->g.n - p->first);
+    while (!status && next_portion(p)) {
         if (p->pack_b)
             fxi_cpu_parallel((p->columns + p->core->nr - 1) / p->core->nr, shared_panel, p);
-        status =
-            fxi_cpu_parallel_scratch(p->parts, (size_t)(p->a_bytes + p->c_bytes), shared_part, p);
+        status = fxi_cpu_parallel_scratch(p->parts, (size_t)part_bytes(p), shared_part, p);
     }
     fxi_free(p->b);
     return status;
@@ -428,7 +472,7 @@ size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g)
         return 0;
     /* Sizes and strides alone decide, so all products of a batch need the same memory. */
     const product p = plan(dtype, g);
-    return (size_t)(p.a_bytes + p.b_bytes + p.c_bytes);
+    return (size_t)alone_bytes(&p);
 }
 
 static bool trivial(int dtype, const fxi_gemm *g)
@@ -457,7 +501,7 @@ static fx_status run_product(product *p)
     }
     if (p->parts > 1)
         return run_shared(p);
-    const int64_t bytes = p->a_bytes + p->b_bytes + p->c_bytes;
+    const int64_t bytes = alone_bytes(p);
     if (bytes > STACK_BYTES && !(heap = fxi_aligned(64, (size_t)bytes)))
         return FX_STATUS_MEMORY;
     run_alone(p, heap ? heap : stack);
@@ -493,7 +537,7 @@ fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *prepared, const void *a, const v
     p.g.c = c;
     /* Tests may have changed the division into parts since the plan (fxi_cpu_parts_from). */
     if (!p.small && !p.vector) {
-        p.a_bytes = p.b_bytes = p.c_bytes = 0;
+        p.a_bytes = p.b_bytes = p.c_bytes = p.kept_bytes = 0;
         divide(&p);
         count_bytes(&p);
     }
