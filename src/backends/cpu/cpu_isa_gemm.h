@@ -13,6 +13,10 @@
 /* Sums of at least this many terms hide the time that fetching C takes, so C is prefetched
  * first. */
 #define FXI_GEMM_FAR 64
+/* Bytes of packed B that are fetched in advance. A panel comes from the last-level cache: its lines
+ * follow each other, so the tile alone would have few of them on the way. The lines of B that is
+ * read by columns are on the way together. */
+#define FXI_GEMM_AHEAD 2048
 
 #define FXI_INLINE static inline __attribute__((always_inline))
 typedef float f32x16b __attribute__((vector_size(16)));
@@ -135,6 +139,8 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
         int64_t at = 0;                                                                            \
         for (int64_t p = 0; p < t->k; p++, a += acs, at += brs) {                                  \
             V x[2];                                                                                \
+            if (!columns)                                                                          \
+                __builtin_prefetch((const char *)(b + at) + FXI_GEMM_AHEAD);                       \
             if (VN > 1)                                                                            \
                 memcpy(&x[0], a, sizeof(V));                                                       \
             if (part)                                                                              \
