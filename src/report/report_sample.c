@@ -83,7 +83,14 @@ static void write_base64(fx_json *j, const char *key, const unsigned char *bytes
     fx_json_text(j, key, text);
 }
 
-/* Scales the minimum to 0 and the maximum to 255, because inputs are often normalised. */
+/* Scales least … greatest to 0 … 255, because inputs are often normalised; 0 for NaN and where all
+ * pixels are equal. The differences of large numbers overflow unless these are halved first. */
+static unsigned char grey(double x, double least, double greatest)
+{
+    const double at = (x / 2 - least / 2) / (greatest / 2 - least / 2);
+    return at >= 0 && at <= 1 ? (unsigned char)(255 * at + 0.5) : 0;
+}
+
 static void write_picture(fx_json *j, double *x, picture p)
 {
     size_t side = 1;
@@ -98,9 +105,8 @@ static void write_picture(fx_json *j, double *x, picture p)
         least = fmin(least, x[i]);
         greatest = fmax(greatest, x[i]);
     }
-    const double scale = greatest > least ? 255 / (greatest - least) : 0;
     for (size_t i = 0; i < n; i++)
-        bytes[i] = isnan(x[i]) ? 0 : (unsigned char)((x[i] - least) * scale + 0.5);
+        bytes[i] = grey(x[i], least, greatest);
     fx_json_integer(j, "width", (int64_t)p.width);
     fx_json_integer(j, "height", (int64_t)p.height);
     fx_json_integer(j, "channels", (int64_t)p.channels);

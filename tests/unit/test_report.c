@@ -126,6 +126,34 @@ static void a_second_log_is_a_second_run(void **state)
     free(page);
 }
 
+/* The least pixel becomes 0 and the greatest 255, even if their difference or its reciprocal
+ * overflows. */
+static void pixels_may_be_of_any_size(void **state)
+{
+    static const struct {
+        const char *input, *pixels;
+    } rows[] = {{"[-1e308,0,1e308,1e308]", "AID//w=="},
+                {"[0,2e-310,2e-310,0]", "AP//AA=="},
+                {"[1e308,null,0,1e308]", "/wAA/w=="},
+                {"[7,7,7,7]", "AAAAAA=="}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char log[300], path[300];
+        snprintf(log, sizeof log,
+                 "{\"event\":\"start\"}\n{\"event\":\"end\",\"why\":\"finished\",\"samples\":"
+                 "[{\"input\":%s,\"shape\":[2,2],\"target\":1,\"output\":1}]}\n",
+                 rows[i].input);
+        snprintf(path, sizeof path, "%s", temp_text("pixels.jsonl", log));
+        snprintf(page_path, sizeof page_path, "%s", temp_text("report.html", ""));
+        assert_int_equal(fx_report(path, page_path), FX_OK);
+        cJSON *made = document(contents(page_path));
+        const cJSON *sample = cJSON_GetArrayItem(cJSON_GetObjectItem(made, "samples"), 0);
+        assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(sample, "pixels")),
+                            rows[i].pixels);
+        cJSON_Delete(made);
+    }
+}
+
 static void failures_leave_the_old_page(void **state)
 {
     (void)state;
@@ -180,6 +208,7 @@ int main(void)
         cmocka_unit_test(the_page_has_the_numbers_of_the_log),
         cmocka_unit_test(every_source_gives_the_same_page),
         cmocka_unit_test(a_second_log_is_a_second_run),
+        cmocka_unit_test(pixels_may_be_of_any_size),
         cmocka_unit_test(failures_leave_the_old_page),
         cmocka_unit_test(without_memory_there_is_an_error),
     };
