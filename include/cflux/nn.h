@@ -67,7 +67,8 @@ FX_API fx_dense_layer *fxi_dense(const fx_dense_args *a);
 
 /* ---- Chain ----------------------------------------------------------------------------------- */
 /* Flux.Chain: fx_chain(a, b, c) computes c(b(a(x))). Only the first layer may take several inputs.
- * FX_STATUS_ARGUMENT if a layer is NULL or cannot be called. */
+ * A chain without layers returns its input. FX_STATUS_ARGUMENT if a layer is NULL or cannot be
+ * called. */
 typedef struct fx_chain_layer {
     fx_object base;
     fx_list layers;

@@ -71,7 +71,8 @@ bool fxi_os_lock(int fd);
 /* Does this name still refer to the open file? */
 bool fxi_os_is_named(int fd, const char *path);
 bool fxi_os_stream_is_named(FILE *f, const char *path);
-/* Gives the open file the permissions of another file, if that exists. */
+/* Gives the open file the permissions of another file, if that exists. No effect on Windows, where
+ * a file has the rights of its folder. */
 int fxi_os_copy_rights(int fd, const char *from);
 
 /* ---- names ----------------------------------------------------------------------------------- */
