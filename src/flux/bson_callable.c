@@ -265,7 +265,8 @@ static bool add_parts(fxi_julia *j, fxi_bson v, parts *p, int depth)
     if (p->n == MAX_PARTS || depth > MAX_PARTS)
         return false;
     if (function) { /* a composition is a function of a number */
-        if (depth > 0 && (fxi_takes_whole_array(function) || fxi_julia_is_connection(function)))
+        const bool whole = fxi_takes_whole_array(function) && function != FX_IDENTITY;
+        if (depth > 0 && (whole || fxi_julia_is_connection(function)))
             return false;
         p->items[p->n++] = function;
         return true;

@@ -312,6 +312,54 @@ static void activations(void **state)
     assert_string_equal(text, "Chain(Dense(2 => 2), Chain(x -> 2 .* x, x -> x .- 1))");
 }
 
+/* Adds an operation or a function of a number to an expression. */
+static void apply_one(char *text, size_t size)
+{
+#define NAME(NAME, name) #name,
+    static const char *const functions[] = {FXI_FUNCTIONS(NAME)};
+#undef NAME
+    static const char *const others[] = {"gelu_tanh",  "gelu_sigmoid", "gelu_erf", "softmax",
+                                         "logsoftmax", "flatten",      "vec",      "only"};
+    enum { N = sizeof functions / sizeof *functions, NOTHERS = sizeof others / sizeof *others };
+    static const char *const forms[] = {
+        "(%s) .* 2",   "2.5 .+ (%s)",           "1.5f0 .- (%s)",        "(%s) ./ 3", "(%s) .^ 2",
+        "2 .^ (%s)",   "leakyrelu.(%s, 0.2f0)", "softshrink.(%s, 0.5)", "(%s) .- 1", "4 ./ (%s)",
+        "elu.(%s, 2)", "trelu.(%s, 0.5)",       "celu.(%s, 0.5)"};
+    enum { FORMS = sizeof forms / sizeof *forms };
+    char form[60], inner[600];
+    const char *name = functions[fx_rand_u64() % N];
+    for (int k = 0; k < NOTHERS; k++) /* printed otherwise, or not functions of a number */
+        name = strcmp(name, others[k]) == 0 ? "identity" : name;
+    snprintf(form, sizeof form, "%s.(%%s)", name);
+    const char *chosen = fx_rand_u64() % 2 ? form : forms[fx_rand_u64() % FORMS],
+               *at = strstr(chosen, "%s");
+    snprintf(inner, sizeof inner, "%s", text);
+    const int n = snprintf(text, size, "%.*s%s%s", (int)(at - chosen), chosen, inner, at + 2);
+    assert_true(n > 0 && (size_t)n < size);
+}
+
+/* Random compositions, as an activation and in a chain, are read back as they were written. */
+static void compositions_and_back(void **state)
+{
+    const char *path = temp_file("compositions.bson", "", 0);
+    (void)state;
+    fx_seed(7);
+    for (int i = 0; i < 200; i++) {
+        FX_TEST;
+        char body[600] = "x", text[700], want[2000], got[2000];
+        for (uint64_t n = 1 + fx_rand_u64() % 6; n > 0; n--)
+            apply_one(body, sizeof body);
+        snprintf(text, sizeof text, i % 2 ? "Chain(x -> %s)" : "Dense(2 => 2, x -> %s)", body);
+        void *model = fx_parse_model(text);
+        if (fx_is_error(model))
+            fail_msg("%s: %s", text, fx_error_take().message);
+        assert_int_equal(fx_save(path, "model", model), FX_OK);
+        fx_show_text(model, want, sizeof want);
+        fx_show_text(fx_child_named(fx_load(path), "model"), got, sizeof got);
+        assert_string_equal(got, want);
+    }
+}
+
 static void layers_with_other_activations_stay_nodes(void **state)
 {
     (void)state;
@@ -359,6 +407,7 @@ int main(void)
         cmocka_unit_test(every_closure_and_back),
         cmocka_unit_test(a_model_with_a_closure),
         cmocka_unit_test(activations),
+        cmocka_unit_test(compositions_and_back),
         cmocka_unit_test(layers_with_other_activations_stay_nodes),
         cmocka_unit_test(what_is_no_function_of_ours_stays_a_node),
         cmocka_unit_test(a_chain_that_begins_with_an_array_stays_a_node),
