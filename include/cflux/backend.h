@@ -48,7 +48,7 @@ typedef enum fx_class {
     FX_CLASS_FOREACH /* steps only: one elementwise program, or reduction, on several tensors */
 } fx_class;
 
-/* What a collective step computes from the operands x of all members of a communicator. */
+/* The result of a collective step, from the operands x of all members of a communicator. */
 typedef enum fx_collective_kind {
     FX_COLLECTIVE_ALL_REDUCE, /* every member gets the reduction of all x */
     FX_COLLECTIVE_REDUCE,     /* member `root` gets the reduction of all x, the others zeros */
@@ -60,7 +60,7 @@ typedef enum fx_conv_kind {
     FX_CONV_DATA,    /* inputs gy, w: gradient with respect to x; also a transposed convolution */
     FX_CONV_WEIGHT   /* inputs x, gy: gradient with respect to w */
 } fx_conv_kind;
-/* What a pooling step computes. */
+/* Kinds of pooling steps: inputs → outputs. */
 typedef enum fx_pool_kind {
     FX_POOL_MAX,       /* x → y, the largest element of each window */
     FX_POOL_MEAN,      /* x → y, Σ / window size */
@@ -69,7 +69,7 @@ typedef enum fx_pool_kind {
     FX_POOL_MAX_PICK /* v, x → the elements of v at the first largest element of each window of x */
 } fx_pool_kind;
 
-/* What an attention step computes (fx_attention_step). */
+/* Kinds of attention steps: inputs → outputs (fx_attention_step). */
 typedef enum fx_attention_kind {
     FX_ATTENTION_FORWARD,            /* q, k, v → y; each kind may have a mask as last input */
     FX_ATTENTION_LOGSUMEXP,          /* q, k → lse */

@@ -1,7 +1,7 @@
 /* text.c: builds texts in memory; see text.h. Everything that is shown is built in memory first:
- * columns need the widths of what was written, and a failed allocation must not leave half a model
- * on the screen. The text grows by doubling, in bytes. Widths count UTF-8 lead bytes, like Julia's
- * length.
+ * the padding of a column depends on all its entries, and a failed allocation must not leave half a
+ * model on the screen. The text grows by doubling, in bytes. Widths count UTF-8 lead bytes, like
+ * Julia's length.
  */
 #include "text.h"
 #include "c_text.h"

@@ -29,7 +29,7 @@ enum { SETS = 8 }; /* of devices that a process may use; others are averaged by 
 /* Seconds. To connect eight GPUs takes a few. */
 #define LONGEST 120
 
-/* What one device's step stored. */
+/* The queue and the buffers of one device, which its step stored. */
 typedef struct part {
     fx_device_queue queue;
     const void *in;

@@ -261,7 +261,7 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
     const fxi_plan *p = b->plan;
     int64_t missing = reserve_if_it_fits(b, s, g);
     if (missing) {
-        /* What was allocated is freed first: it may be the memory that is missing. */
+        /* The parts that were allocated are freed first: they may be the memory that is missing. */
         fxi_binding_free(b, s);
         /* A plan that can never run does not cost the program its caches. */
         if (missing > 0 && !fxi_device_can_hold(p->device, p->arena_bytes + result_bytes(p)))

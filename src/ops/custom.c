@@ -103,8 +103,8 @@ void fxi_on_demand(fx_array *x)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* What the gradient function of a program stored for input i, or an error array if it does not fit.
- * The gradient of a 0-d input may have any size: the sweep sums it. */
+/* Returns gx, the gradient that a program's function stored for input i, or an error array if it
+ * does not fit. The gradient of a 0-d input may have any size: the sweep sums it. */
 static fx_array *checked(const fx_custom_op *op, const fxi_node *input, int i, fx_array *gx)
 {
     const char *name = op->name ? op->name : "custom";

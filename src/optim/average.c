@@ -9,8 +9,8 @@
  *
  * The last arrays come first, because the backward pass computes their gradients first. The plan
  * begins to send a bucket when it is complete, and computes the gradients of the next one meanwhile
- * (plan/overlap.c). What remains after the backward pass is the last bucket; so that it is small, a
- * model has about SHARES buckets.
+ * (plan/overlap.c). Only the last bucket is sent after the backward pass. A model has about SHARES
+ * buckets, so that the last one is small.
  *
  * A sum of means is the mean of the sums. So while an AccumGrad adds up gradients, each member adds
  * up its own, and only the complete sum is averaged.

@@ -12,7 +12,7 @@
 
 /* Steps have the numbers that they have before order_steps. */
 typedef struct donation {
-    bool *last;       /* per step: it runs after all others, because it overwrites what they read */
+    bool *last;       /* per step: it runs after all others, because it overwrites their input */
     int32_t *taken;   /* per leaf value: 1 + the step that overwrites it; 0: none */
     bool *late;       /* per value: its step overwrites a leaf, or reads a late value */
     int32_t *results; /* per value: number of the plan's results that are in it */

@@ -7,7 +7,7 @@
  * two large values.
  *
  * Only products, convolutions and reductions are moved, because their outputs are often smaller
- * than what they read. The bits do not depend on the order.
+ * than their inputs. The bits do not depend on the order.
  */
 #include "build.h"
 #include "uses.h"

@@ -1,10 +1,10 @@
 /* plan.h: a plan is the list of steps that compute a graph's outputs, and the place of every value
  * in memory.
  *
- * A plan does not change after it is built, so threads share it and the cache keeps it. What
- * differs between runs is addressed by number: leaves, constants, streams of random numbers and
- * output buffers. Values between steps have offsets in one arena, so a run allocates one block for
- * all of them.
+ * A plan does not change after it is built, so threads share it and the cache keeps it. Data
+ * that differ between runs are addressed by number: leaves, constants, streams of random numbers
+ * and output buffers. Values between steps have offsets in one arena, so a run allocates one block
+ * for all of them.
  */
 #ifndef CFLUX_PLAN_H
 #define CFLUX_PLAN_H

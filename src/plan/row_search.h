@@ -70,8 +70,9 @@ int32_t fxi_row_count_outputs(fxi_row_search *s);
 int32_t fxi_row_count_inputs(fxi_row_search *s);
 /* Does a member use the result of a reduction of its row? If members of full size use it, the row
  * is read once instead of twice. If values of the row use it (the division of a mean), they need no
- * step of their own. If there are several reductions (the gradients of scale and bias), what they
- * share is read once. Otherwise the plain reduction of rule 2 computes the same with as many steps.
+ * step of their own. If there are several reductions (the gradients of scale and bias), their
+ * common operands are read once. Otherwise the plain reduction of rule 2 computes the same with as
+ * many steps.
  */
 bool fxi_row_combines(const fxi_row_search *s);
 /* Removes members of full size that are better left to a step outside. Sums with a product belong

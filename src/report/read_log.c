@@ -67,7 +67,7 @@ static void *one_more(reader *in, void *array, size_t n, size_t *capacity, size_
 
 /* ---- events: false if a required member is missing ------------------------------------------- */
 
-/* What was read from the lines of training steps and epochs, and warnings about them. */
+/* Discards the training steps and epochs that were read so far, with their metrics and warnings. */
 static void release_contents(fxi_log_record *r)
 {
     for (int i = 0; i < r->nmetrics; i++)

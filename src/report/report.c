@@ -391,7 +391,7 @@ static bool write_run(fx_json *j, const fxi_log_record *run, const char *name)
     return good && samples;
 }
 
-/* A log to read, and what was read from it. */
+/* A log, and the run that was read from it. */
 typedef struct source {
     FILE *file;
     const char *name;

@@ -42,7 +42,7 @@ fx_status fxi_together_settle(const fxi_together *g, const fx_train_args *a);
 /* The state as a checkpoint has it: whole arrays if they are divided among the members. All members
  * call it. An error object on failure. */
 void *fxi_together_saved(const fxi_together *g, const fx_train_args *a);
-/* Takes over what was loaded into the result of fxi_together_saved. */
+/* Takes over the state that was loaded into `saved`, the result of fxi_together_saved. */
 fx_status fxi_together_loaded(const fxi_together *g, const fx_train_args *a, void *saved);
 /* Returns true if this training step is the final one. `asked`: a callback of this member has just
  * asked to stop. `told`: fxi_together_update reported a request of any member. */

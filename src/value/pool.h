@@ -83,8 +83,8 @@ int64_t fxi_pool_bound(const fxi_pool *p);
 /* Allocates at least `bytes` bytes and counts them as live; *out_bytes: the size of the block. NULL
  * if the allocation fails or exceeds the limit (not recorded). */
 void *fxi_pool_take(fx_device *device, size_t bytes, size_t *out_bytes);
-/* Can the system hold so many live bytes of host memory? Linux grants more than that, and kills the
- * process when it writes to them. */
+/* Can the system hold this many live bytes of host memory? Linux lets a process allocate more than
+ * it can hold, and kills the process when it writes to them. */
 bool fxi_pool_system_holds(fxi_pool *pool, int64_t live);
 /* Returns a block to the pool; `bytes`: its size from fxi_pool_take. */
 void fxi_pool_give(fx_device *device, void *ptr, size_t bytes);

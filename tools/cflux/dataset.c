@@ -386,7 +386,7 @@ static bool holds_models(const char *path)
     return found;
 }
 
-/* What a path is instead of a CSV file; NULL: it is read as CSV. */
+/* The kind of a path that is not read as CSV, for messages; NULL: it is read as CSV. */
 static const char *other_kind(const char *path)
 {
     return is_folder(path)                  ? "a folder"

@@ -18,8 +18,8 @@ const char *fxi_cpu_plugin_name(bool open);
 /* Why the plugin of that name cannot be used; "" if it can. Opens it to find out. NULL: no plugin
  * has that name. */
 const char *fxi_cpu_plugin_why(const char *name);
-/* For tests: the next use searches for the plugin again, as in a new process. What was opened stays
- * open. */
+/* For tests: the next use searches for the plugin again, as in a new process. Opened
+ * plugins stay open. */
 void fxi_cpu_plugin_reset(void);
 
 #endif

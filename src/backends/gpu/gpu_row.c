@@ -297,8 +297,8 @@ static void say_collected(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass)
                         r->packs * r->elements);
 }
 
-/* Appends the values of element e of pack c that a pass begins with: operands, and what was kept.
- */
+/* Appends the values of element e of pack c that a pass begins with: operands, and values
+ * that earlier passes kept. */
 static void say_begin(fxi_gpu_builder *b, const fxi_gpu_rows *r, int pass, const bool *needed)
 {
     const fx_step *s = r->step;
@@ -447,7 +447,9 @@ static void say_pass(fxi_gpu_builder *b, fxi_gpu_rows *r, int pass)
     }
 }
 
-/* Appends what a kept row has in registers: operands, loaded before the first pass, and values. */
+/* Appends the registers of a kept row: operands, which are loaded before the first pass, and
+ * values.
+ */
 static void say_kept(fxi_gpu_builder *b, const fxi_gpu_rows *r)
 {
     const fx_program *p = &fx_step_row(r->step)->program;

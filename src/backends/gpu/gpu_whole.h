@@ -49,8 +49,8 @@ enum {
     FXI_GPU_USELESS = 8
 };
 
-/* What the steps do with a value. A plan that is a part of a larger one has values that only steps
- * of the other parts use: their addresses do not matter here. */
+/* Whether the steps read or write a value. A plan that is a part of a larger one has values that
+ * only steps of the other parts use: their addresses do not matter here. */
 typedef struct fxi_gpu_use {
     bool read, written;
 } fxi_gpu_use;

@@ -194,7 +194,7 @@ static const char *multiply_all(fxi_metal_device *d, const product *p, void *con
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
 {
     fxi_metal_device *d = fxi_metal_of(device);
-    /* What MPS makes while it encodes belongs to the thread's pool. */
+    /* Objects that MPS makes while it encodes belong to the thread's autorelease pool. */
     void *pool = fxi_mtl.push();
     fxi_mutex_lock(&d->lock);
     const char *failed = multiply_all(d, state, buffers, operation);
