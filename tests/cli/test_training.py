@@ -1635,6 +1635,27 @@ class Refusals(Training):
         self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 3)", words="its target in line.csv has size 1: use a last layer with 1 output\n")
         self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "--classes", "--regression", words="exclude")
 
+    def test_closed_streams(self):
+        """Texts for a closed stream must not be written into a file that gets its number."""
+        options = "-d line.csv -m 'Dense(2 => 1)' -e 2 -L l.jsonl -S m.bson -c c"
+        self.table("line.csv", self.line(), "a,b,y")
+        for closed, status in (("<&-", 0), (">&-", 1), ("2>&-", 0), ("<&- >&- 2>&-", 1)):
+            p = subprocess.run(["sh", "-c", f'"$0" train {options} {closed}', cli.program], cwd=self.folder, capture_output=True, text=True)
+            self.assertEqual(p.returncode, status, (closed, p.stderr))
+            self.assertEqual([json.loads(line)["event"] for line in self.read("l.jsonl").splitlines()][-1], "end", closed)
+            self.fine("inspect", "m.bson")
+            for name in ("l.jsonl", "m.bson", "c"):
+                os.remove(self.path(name))
+
+    def test_no_standard_input(self):
+        self.table("line.csv", self.line(), "a,b,y")
+        self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-S", "m.bson")
+        words = "cflux predict: standard input is neither a file nor a pipe: give the data with --data FILE\n"
+        closed = subprocess.run(["sh", "-c", '"$0" predict m.bson <&-', cli.program], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual((closed.returncode, closed.stderr), (2, words))
+        with open("/dev/null", encoding="utf-8") as nothing:
+            self.refused("predict", "m.bson", stdin=nothing, words=words)
+
     def test_separators(self):
         want = None
         for name, between, option in (("commas.csv", ",", ","), ("semicolons.csv", ";", ";"), ("bars.csv", "|", "|"), ("tabs.csv", "\t", "tab"),

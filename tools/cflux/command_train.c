@@ -219,6 +219,7 @@ static void announce(const train_run *r)
         fprintf(stderr, "; %d processes", members_count());
     fprintf(stderr, "\n");
     fx_show_to(stderr, r->t.model);
+    fx_error_take(); /* text on stderr that cannot be written does not stop the training */
 }
 
 /* Only the first of several processes has a standard input. */

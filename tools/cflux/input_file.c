@@ -116,9 +116,13 @@ static bool is_file(const char *path)
 
 bool input_file_ends(const char *path)
 {
+    const bool standard = strcmp(path, "/dev/stdin") == 0;
     if (kind_of_path(path) != PATH_DEVICE || is_own_terminal(path))
         return true;
-    fx_fail(FX_STATUS_FORMAT, "read", NO_FILE, path);
+    fx_fail(FX_STATUS_FORMAT, "read",
+            standard ? "standard input is neither a file nor a pipe: give the data with --data FILE"
+                     : NO_FILE,
+            path);
     return false;
 }
 

@@ -18,9 +18,19 @@
 
 _Static_assert(FILE_PATH_BYTES >= PATH_MAX, "realpath writes up to PATH_MAX bytes");
 
+/* A file that the command opens must not get the number of a closed standard stream: the texts for
+ * the stream would be written into it. Reads and writes of the replacement fail, as before. */
+static void occupy_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 void system_begin(int *io_argc, char ***io_argv)
 {
     (void)io_argc, (void)io_argv;
+    occupy_standard_streams();
     setlocale(LC_CTYPE, "C.UTF-8"); /* needed for the widths of characters */
 }
 
