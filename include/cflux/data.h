@@ -50,15 +50,20 @@ FX_API fx_array *fx_read_csv(const char *path);
  * taken, but blanks fit with fewer columns; or numbers with a decimal comma (1,5) make two readings
  * possible.
  *
+ * With .decimal = ',' numbers are written as 1,5 and -2,5e3. A field with a point is then not a
+ * number, because the point of 1.234,5 groups thousands. If .separator is not given, ',' is not
+ * considered, and if no other separator fits: ';'. With .separator = ',' the numbers must be in
+ * quotes.
+ *
  * With .missing, an empty field and the words NA, N/A, #N/A, NaN, nan, null, NULL, None, ? and -
  * are missing values. They are NaN in `values` and in `wide`, and are not counted as rows of a
  * label. A column is then a text column if its first field that is not missing is not a number.
  * In the column .text only an empty field is missing. Without .missing these words are texts, and
  * an error in a column of numbers.
  *
- * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or a negative .skip;
- * FX_STATUS_FORMAT with line and column; if the table is read with commas and the first line has
- * none, the message also names the ';', '|' or tabs that it contains. */
+ * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or decimal mark, or a negative
+ * .skip; FX_STATUS_FORMAT with line and column; if the table is read with commas and the first line
+ * has none, the message also names the ';', '|' or tabs that it contains. */
 /* clang-format off */
 #define FXI_READ_TABLE_ARGS(F)                                                                     \
     F(const char *, path, FXI_NULL) /* the file */                                                 \
@@ -67,7 +72,8 @@ FX_API fx_array *fx_read_csv(const char *path);
     F(int64_t, skip, 0)             /* lines to skip at the top */                                 \
     F(bool, missing, false)         /* true: missing values become NaN */                          \
     F(const char *, text, FXI_NULL) /* a column, by name or by number from 1, that is a text */    \
-                                    /* column even if it holds numbers, e.g. 007; NULL: none */
+                                    /* column even if it holds numbers, e.g. 007; NULL: none */    \
+    F(char, decimal, 0)             /* the decimal mark of numbers, ',' or '.'; 0: '.' */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_read_table_args, FXI_READ_TABLE_ARGS);
 FX_API void *fxi_read_table(const fx_read_table_args *a);

@@ -72,9 +72,10 @@ FX_API void *fx_predictor(const char *path, void *entries);
 FX_API fx_array *fx_predict(void *predictor, fx_array *x);
 
 /* fx_predict for the rows of a CSV file, plain or gzip. The separator is found as fx_read_table
- * finds it, and columns are found by their names. A file without names must have the columns of the
- * training data in the same order, with or without the target. Missing values are allowed if the
- * predictor has `fill`. Errors: those of fx_read_table, fx_table_features and fx_predict. */
+ * finds it; numbers have a decimal comma if about.decimal is ",". Columns are found by their names.
+ * A file without names must have the columns of the training data in the same order, with or
+ * without the target. Missing values are allowed if the predictor has `fill`. Errors: those of
+ * fx_read_table, fx_table_features and fx_predict. */
 FX_API fx_array *fx_predict_csv(void *predictor, const char *path);
 
 /* fx_predict for n texts, in UTF-8, without labels. Errors: those of fx_tokenizer_encode_texts and

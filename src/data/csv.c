@@ -60,7 +60,7 @@ static fx_status parse_row(csv_reader *r)
         float value;
         bool too_large;
         column++;
-        if (!fxi_field_number(f, &value, &too_large))
+        if (!fxi_field_number(f, '.', &value, &too_large))
             return fxi_field_fail(lines, column, f, "a number");
         if (too_large)
             return fxi_field_fail(lines, column, f, "a number that fits Float32");
@@ -90,12 +90,12 @@ static bool is_header(const csv_reader *r)
     bool too_large;
     const fxi_field first =
         fxi_field_unquote(all.start, fxi_find_separator(all.start, all.stop, r->separator));
-    return r->columns == 0 && !fxi_field_number(first, &value, &too_large);
+    return r->columns == 0 && !fxi_field_number(first, '.', &value, &too_large);
 }
 
 static fx_status read_rows(csv_reader *r)
 {
-    fx_status status = fxi_find_separator_of(&r->lines, &r->separator);
+    fx_status status = fxi_find_separator_of(&r->lines, '.', &r->separator);
     if (status != FX_OK)
         return status;
     for (;;) {

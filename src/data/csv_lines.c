@@ -265,15 +265,40 @@ fxi_field fxi_field_unquote(char *start, char *stop)
                : f;
 }
 
-/* strtof stops at a separator or at the line's terminator, so it can parse the line in place. A
- * line break inside quotes does not count as a blank. */
-bool fxi_field_number(fxi_field f, float *out, bool *out_too_large)
+/* Replaces the first `mark` in the field. Returns its address, NULL if there is none. */
+static char *replace_mark(fxi_field f, char mark, char other)
 {
-    char *end = NULL;
+    char *at = f.start < f.stop ? memchr(f.start, mark, (size_t)(f.stop - f.start)) : NULL;
+    if (at)
+        *at = other;
+    return at;
+}
+
+/* strtof stops at a separator or at the line's terminator, so it can parse the line in place. It
+ * knows only the decimal point: while it parses, a decimal comma is a point, and a point of
+ * thousands is a character that no number has. A line break inside quotes does not count as a
+ * blank. */
+bool fxi_field_number(fxi_field f, char decimal, float *out, bool *out_too_large)
+{
+    char *end = NULL, *point = decimal == ',' ? replace_mark(f, '.', '_') : NULL;
+    char *comma = decimal == ',' ? replace_mark(f, ',', '.') : NULL;
     errno = 0;
     *out = f.start < f.stop ? fxi_strtof(f.start, &end) : 0.0f;
     *out_too_large = errno == ERANGE && (*out > 1.0f || *out < -1.0f);
+    if (comma)
+        *comma = ',';
+    if (point)
+        *point = '.';
     return f.start < f.stop && *f.start != '\n' && end == f.stop;
+}
+
+double fxi_field_wide(fxi_field f, char decimal)
+{
+    char *comma = decimal == ',' ? replace_mark(f, ',', '.') : NULL;
+    const double value = fxi_strtod(f.start, NULL);
+    if (comma)
+        *comma = ',';
+    return value;
 }
 
 fx_status fxi_field_fail(const fxi_lines *lines, int64_t column, fxi_field f, const char *expected)

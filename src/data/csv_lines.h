@@ -63,8 +63,11 @@ fxi_field fxi_field_trim(char *start, char *stop);
 /* A field without surrounding blanks and quotes. Quotes that are not closed before the separator
  * stay: the field is then not a number. */
 fxi_field fxi_field_unquote(char *start, char *stop);
-/* True if the field is a number. *out_too_large: Float32 cannot represent it. */
-bool fxi_field_number(fxi_field f, float *out, bool *out_too_large);
+/* True if the field is a number whose decimal mark is `decimal`, '.' or ','. *out_too_large:
+ * Float32 cannot represent it. */
+bool fxi_field_number(fxi_field f, char decimal, float *out, bool *out_too_large);
+/* The same number in Float64. */
+double fxi_field_wide(fxi_field f, char decimal);
 /* Records FX_STATUS_FORMAT: "PATH: line 3, column 2: expected a number, found "x"" and the hint. */
 fx_status fxi_field_fail(const fxi_lines *lines, int64_t column, fxi_field f, const char *expected);
 /* Records FX_STATUS_MEMORY with the line number. */

@@ -15,7 +15,8 @@ enum { RECORDS = 20 };
 /* The unread bytes at the beginning of the table. */
 typedef struct sample {
     const char *start, *end;
-    bool whole; /* the file ends at `end` */
+    bool whole;   /* the file ends at `end` */
+    char decimal; /* the decimal mark, '.' or ',' */
     int64_t line;
 } sample;
 
@@ -37,14 +38,14 @@ static bool has_decimal_comma(const char *start, const char *end)
     return decimals > 0 && comma + 1 + decimals == end;
 }
 
-static void count_field(record *r, const char *start, const char *stop)
+static void count_field(const sample *s, record *r, const char *start, const char *stop)
 {
     const fxi_field f = fxi_field_unquote((char *)start, (char *)stop);
     float value;
     bool too_large;
     r->fields++;
-    r->numbers += fxi_field_number(f, &value, &too_large);
-    r->decimal_commas += has_decimal_comma(f.start, f.stop);
+    r->numbers += fxi_field_number(f, s->decimal, &value, &too_large);
+    r->decimal_commas += s->decimal == '.' && has_decimal_comma(f.start, f.stop);
 }
 
 /* Reads the record at `at`, and returns the beginning of the next one. */
@@ -57,14 +58,14 @@ static const char *read_record(const sample *s, const char *at, char separator, 
         const bool ends = now != FXI_FIELD_INSIDE && fxi_is_separator(*at, separator);
         /* Several blanks are one separator, and leading blanks are none. */
         if (ends && (separator != ' ' || now != FXI_FIELD_BEFORE))
-            count_field(r, field, at);
+            count_field(s, r, field, at);
         field = ends ? at + 1 : field;
         r->line += *at == '\n';
         now = fxi_position_after(now, *at, separator);
     }
     r->end = at;
     if (separator != ' ' || now != FXI_FIELD_BEFORE)
-        count_field(r, field, at);
+        count_field(s, r, field, at);
     r->line += at < s->end;
     return at + (at < s->end);
 }
@@ -106,17 +107,23 @@ static int64_t fields_of(const sample *s, char separator, record *out)
     return fields > 1 && !one_text ? fields : 0;
 }
 
+/* `second` NULL: the other reading of `first` is a decimal comma. */
 static fx_status ambiguous(const fxi_lines *lines, const record *r, const char *first,
                            const char *second)
 {
     const fxi_field all = fxi_field_trim((char *)r->start, (char *)r->end);
-    const int64_t line = r->line - (*r->end == '\n');
+    const long long line = r->line - (*r->end == '\n');
     enum { SHOWN = 40 };
     const int n = (int)(all.stop - all.start < SHOWN ? all.stop - all.start : SHOWN);
+    if (!second)
+        return fx_fail(FX_STATUS_FORMAT, lines->file.op,
+                       "%s: line %lld: the commas in \"%.*s\" can be decimal commas or separators: "
+                       "call fx_read_table with .decimal = ',' or .separator = %s",
+                       lines->file.path, line, n, all.start, first);
     return fx_fail(FX_STATUS_FORMAT, lines->file.op,
                    "%s: line %lld: two characters can separate the columns of \"%.*s\": call "
                    "fx_read_table with .separator = %s or %s",
-                   lines->file.path, (long long)line, n, all.start, first, second);
+                   lines->file.path, line, n, all.start, first, second);
 }
 
 typedef struct candidate {
@@ -127,7 +134,8 @@ typedef struct candidate {
 } candidate;
 enum { COMMA, SEMICOLON, BAR, TAB, BLANK, CANDIDATES };
 
-static fx_status choose(const fxi_lines *lines, const candidate c[CANDIDATES], char *out)
+static fx_status choose(const fxi_lines *lines, const candidate c[CANDIDATES], char otherwise,
+                        char *out)
 {
     const candidate *found = c[COMMA].fields ? &c[COMMA] : NULL;
     for (const candidate *x = c + SEMICOLON; x <= c + BLANK; x++) {
@@ -135,7 +143,7 @@ static fx_status choose(const fxi_lines *lines, const candidate c[CANDIDATES], c
             continue;
         const bool blank = x == c + BLANK;
         if (are_decimal_commas(&x->example))
-            return ambiguous(lines, &x->example, c[COMMA].shown, x->shown);
+            return ambiguous(lines, &x->example, c[COMMA].shown, NULL);
         if (found && found != c + COMMA && !blank)
             return ambiguous(lines, &x->example, found->shown, x->shown);
         /* Several tabs between two columns: empty fields, or one wide gap. */
@@ -143,24 +151,24 @@ static fx_status choose(const fxi_lines *lines, const candidate c[CANDIDATES], c
             return ambiguous(lines, &x->example, found->shown, x->shown);
         found = found ? found : x;
     }
-    *out = found ? found->separator : ',';
+    *out = found ? found->separator : otherwise;
     return FX_OK;
 }
 
-fx_status fxi_find_separator_of(fxi_lines *lines, char *out)
+fx_status fxi_find_separator_of(fxi_lines *lines, char decimal, char *out)
 {
     candidate c[CANDIDATES] = {{.separator = ',', .shown = "','"},
                                {.separator = ';', .shown = "';'"},
                                {.separator = '|', .shown = "'|'"},
                                {.separator = '\t', .shown = "'\\t'"},
                                {.separator = ' ', .shown = "' '"}};
-    sample s = {.line = lines->latest + 1};
+    sample s = {.line = lines->latest + 1, .decimal = decimal};
     size_t n;
     const fx_status status = fxi_lines_peek(lines, &s.start, &n, &s.whole);
     if (status != FX_OK)
         return status;
     s.end = s.start + n;
-    for (int i = 0; i < CANDIDATES; i++)
+    for (int i = decimal == ',' ? SEMICOLON : COMMA; i < CANDIDATES; i++)
         c[i].fields = fields_of(&s, c[i].separator, &c[i].example);
-    return choose(lines, c, out);
+    return choose(lines, c, decimal == ',' ? ';' : ',', out);
 }

@@ -52,7 +52,7 @@ typedef struct whole_line {
 
 typedef struct table {
     fxi_lines lines;
-    char separator;
+    char separator, decimal;
     bool missing;      /* missing values become NaN */
     const char *named; /* name or number of a column that is a text column in any case; or NULL */
     int32_t text;      /* index of that column; −1: none */
@@ -169,11 +169,11 @@ static fx_status next_row(table *t, bool *out_more)
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-static bool is_number(fxi_field f)
+static bool is_number(const table *t, fxi_field f)
 {
     float value;
     bool too_large;
-    return fxi_field_number(f, &value, &too_large);
+    return fxi_field_number(f, t->decimal, &value, &too_large);
 }
 
 static int compare_field(fxi_field f, const char *text)
@@ -199,7 +199,7 @@ static int32_t texts_in(const table *t, bool *out_missing)
     int32_t n = 0;
     *out_missing = false;
     for (int32_t i = 0; i < t->nfields; i++) {
-        const bool text = !is_number(t->fields[i]);
+        const bool text = !is_number(t, t->fields[i]);
         *out_missing = *out_missing || (text && is_missing(t->fields[i]));
         n += text;
     }
@@ -227,8 +227,8 @@ static bool is_above_numbers(const table *t)
 {
     bool above = false;
     for (int32_t i = 0; i < t->nfields && t->nfields == t->held.nfields; i++) {
-        const bool number = is_number(t->held.fields[i]);
-        if (is_number(t->fields[i]))
+        const bool number = is_number(t, t->held.fields[i]);
+        if (is_number(t, t->fields[i]))
             continue;
         if (!number && !(t->missing && is_missing(t->held.fields[i])))
             return false;
@@ -418,7 +418,7 @@ static bool widen(table *t, int32_t i, float value)
 {
     column *c = &t->columns[i];
     const bool large = value >= LARGE || value <= -LARGE;
-    const double exact = large ? fxi_strtod(t->fields[i].start, NULL) : value;
+    const double exact = large ? fxi_field_wide(t->fields[i], t->decimal) : value;
     if (large && !c->wide && exact != (double)value && !begin_wide(t, i))
         return false;
     if (c->wide)
@@ -452,10 +452,13 @@ static fx_status read_field(table *t, int32_t i, float *out)
     }
     if (!c->known) {
         c->known = true;
-        c->text = !is_number(f);
+        c->text = !is_number(t, f);
     }
-    if (!c->text && !fxi_field_number(f, out, &too_large))
-        return fxi_field_fail(&t->lines, i + 1, f, is_missing(f) ? "a number" MISSING : "a number");
+    if (!c->text && !fxi_field_number(f, t->decimal, out, &too_large))
+        return fxi_field_fail(&t->lines, i + 1, f,
+                              is_missing(f)       ? "a number" MISSING
+                              : t->decimal == ',' ? "a number with a decimal comma"
+                                                  : "a number");
     if (!c->text && too_large)
         return fxi_field_fail(&t->lines, i + 1, f, "a number that fits Float32");
     if (!c->text)
@@ -584,7 +587,7 @@ static fx_status read_all(table *t, int64_t skip)
     for (int64_t i = 0; i < skip && more && status == FX_OK; i++)
         status = fxi_lines_next(&t->lines, &more);
     if (status == FX_OK && !t->separator)
-        status = fxi_find_separator_of(&t->lines, &t->separator);
+        status = fxi_find_separator_of(&t->lines, t->decimal, &t->separator);
     if (status == FX_OK)
         status = next_row(t, &more);
     if (status == FX_OK && more)
@@ -731,7 +734,10 @@ void *fxi_read_table(const fx_read_table_args *given)
     FXI_TAKE_OPTIONS(fx_read_table_args, FXI_READ_TABLE_ARGS, a, OP, given);
     if (!a_ok)
         return fx_error_array(FX_STATUS_ARGUMENT);
-    table t = {.separator = a.separator, .missing = a.missing, .named = a.text};
+    table t = {.separator = a.separator,
+               .decimal = a.decimal ? a.decimal : '.',
+               .missing = a.missing,
+               .named = a.text};
     if (a.skip < 0)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP, "skip is %lld, expected at least 0",
                                       (long long)a.skip));
@@ -739,6 +745,9 @@ void *fxi_read_table(const fx_read_table_args *given)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP,
                                       "the separator is '%c', expected , ; | tab or space",
                                       t.separator));
+    if (t.decimal != '.' && t.decimal != ',')
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP,
+                                      "the decimal mark is '%c', expected . or ,", t.decimal));
     fx_status status = fxi_lines_open(&t.lines, OP, a.path);
     if (status == FX_OK)
         status = read_all(&t, a.skip);

@@ -420,7 +420,9 @@ fx_array *fx_predict_csv(void *predictor, const char *path)
     const fx_status wrong = fxi_predictor_check(OP, predictor);
     if (wrong != FX_OK)
         return fx_error_array(wrong);
-    void *table = fx_read_table(path, .missing = entry(predictor, "fill") != NULL);
+    const char *mark = fxi_predictor_about(predictor, "decimal");
+    void *table = fx_read_table(path, .missing = entry(predictor, "fill") != NULL,
+                                .decimal = mark && strcmp(mark, ",") == 0 ? ',' : '.');
     if (fx_is_error(table))
         return fx_error_array(fx_array_status(table));
     return fx_keep(fx_predict(predictor, features_of(predictor, table, path)));

@@ -56,6 +56,10 @@ class Predictor(cli.Cli):
         self.write_rows("few.csv", None, rows[:5])
         self.fine(*base, "-d", "few.csv", "-t", "3,4", "-m", "Dense(2 => 2)", "-S", "bare2.bson")
         self.same("bare2.bson", "few.csv", 5)
+        with open(self.path("x.csv"), encoding="utf-8") as points:
+            self.write("comma.csv", points.read().replace(",", ";").replace(".", ","))
+        self.fine(*base, "-d", "comma.csv", "-t", "a", "--decimal", ",", "-m", "Dense(1 => 1)", "-S", "comma.bson")
+        self.same("comma.bson", "comma.csv", 9)
         self.write_rows("short.csv", None, [r[:2] for r in rows[:5]])
         self.fails("bare.bson", "short.csv", "short.csv has 2 columns", "takes 3 numbers")
         self.write_rows("lacks.csv", ("a", "c"), [r[:2] for r in rows[:5]])

@@ -1635,6 +1635,31 @@ class Refusals(Training):
         self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 3)", words="its target in line.csv has size 1: use a last layer with 1 output\n")
         self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "--classes", "--regression", words="exclude")
 
+    def test_decimal_commas(self):
+        """A table as European programs write it: texts and dates keep their commas and points."""
+        draw = random.Random(3)
+        rows = [("Köln, Rhein" if i % 2 else "Bonn", f"{draw.gauss(0, 9):.2f}", "12.05.2024", f"{draw.random():.3f}") for i in range(60)]
+        for name, mark in (("point.csv", "."), ("comma.csv", ",")):
+            self.write(name, "town;x;day;y\n" + "".join(f"{a};{b.replace('.', mark)};{c};{d.replace('.', mark)}\n" for a, b, c, d in rows))
+        train = ["train", "-q", "-m", "Dense(4 => 1)", "-e", "2", "-d"]
+        self.fine(*train, "point.csv", "-S", "point.bson")
+        self.fine(*train, "comma.csv", "--decimal", ",", "-S", "comma.bson")
+        want = self.fine("predict", "point.bson", "-d", "point.csv").out
+        for options in (["comma.bson", "-d", "comma.csv"], ["comma.bson", "-d", "point.csv", "--decimal", "."],
+                        ["point.bson", "-d", "comma.csv", "--decimal", ","]):
+            self.assertEqual(self.fine("predict", *options).out, want, options)
+        self.assertIn('decimal: ","', self.fine("inspect", "comma.bson").out)
+        self.fine("convert", "comma.bson", "comma.safetensors")
+        self.assertEqual(self.fine("predict", "comma.safetensors", "-d", "comma.csv").out, want)
+        # The wrong mark.
+        for request, words in ((["predict", "comma.bson", "-d", "point.csv"], 'for decimal points, use --decimal .\n'),
+                               ([*train, "comma.csv"], "for decimal commas, use --decimal ,\n")):
+            ended = self.run_cli(*request)
+            self.assertEqual((ended.status, ended.err.count("\n")), (2, 2), ended.err)
+            self.assertIn(words, ended.err)
+        self.bad("-d", "comma.csv", "--decimal", ";", words='--decimal takes one of .|,, got ";"')
+        self.refused(*train, "x.npy", "--decimal", ",", words="--decimal: x.npy is an npy file, not a CSV file")
+
     def test_closed_streams(self):
         """Texts for a closed stream must not be written into a file that gets its number."""
         options = "-d line.csv -m 'Dense(2 => 1)' -e 2 -L l.jsonl -S m.bson -c c"
@@ -1676,12 +1701,18 @@ class Refusals(Training):
                 continue
             # A decimal comma: two readings.
             self.table(name, [(row[0].replace(".", ","),) for row in rows], between.join("aby"))
-            shown = {"tab": "'\\t'", "space": "' '"}.get(option, f"'{option}'")
-            self.bad("-d", name, words=[f"{name}: line", "two characters can separate the columns", f"use --separator ',' or {shown}"])
+            advice = "--decimal , or --separator ','"
+            self.bad("-d", name, words=[f"{name}: line", "can be decimal commas or separators", f"use {advice}"])
             for command in (["inspect", name], ["convert", name, "x.npz", "--arrays"]):
-                self.refused(*command, out=True, words=f"use cflux train --separator ',' or {shown}\n")
+                self.refused(*command, out=True, words=f"use cflux train {advice}\n")
             refused = self.run_cli("inspect", name, "--json").json()["refused"]
-            self.assertIn(f"use cflux train --separator ',' or {shown}", refused)
+            self.assertIn(f"use cflux train {advice}", refused)
+            # With the option, the model and what it predicts are those of the table with points.
+            self.fine(*train, "--decimal", ",")
+            self.assertEqual(self.fine("predict", "m.bson", "-d", name).out, want)
+            self.assertIn("rmse", self.fine("eval", "m.bson", "-d", name).out.lower())
+            self.assertEqual(self.fine("predict", "m.bson", "-t", "3", stdin="\n".join(row.replace(".", ",") for row, in rows)).out, want)
+            self.assertEqual(self.fine("predict", "m.bson", "-d", "commas.csv", "--decimal", ".").out, want)
         self.write("tabs.csv", "a\tb\ty\n1\t2\t3\n2\t1\t4\n")
         self.fine("train", "-q", "-d", "tabs.csv", "-m", "Dense(2 => 1)", "-e", "1", "--separator", "\\t", "--regression")
         # Lines of different lengths: commas, with a hint.

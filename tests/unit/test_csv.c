@@ -145,7 +145,7 @@ static void refusals(void **state)
         "1;2\n3;4;5\n",
         "in 2 lines; the first line has ';' and no ',': call fx_read_table with .separator = ';'");
     refuse("a\tb\n1,5\t2\t3\n", "found \"5\t2\t3\"; the first line has tabs");
-    refuse("a\tb\n1,5\t2\n", ".separator = ',' or '\\t'");
+    refuse("a\tb\n1,5\t2\n", ".decimal = ',' or .separator = ','");
     expect_refusal(temp_file("zero.csv", "1,2\0\n", 5), FX_STATUS_FORMAT, "line 1, column 2");
     expect_refusal("/nonexistent/x.csv", FX_STATUS_IO, "/nonexistent/x.csv");
     expect_refusal(NULL, FX_STATUS_ARGUMENT, "NULL");

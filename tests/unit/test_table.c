@@ -401,12 +401,12 @@ static void found_separators(void **state)
 static void ambiguous_separators(void **state)
 {
     (void)state;
-    refuse("a;b\n1,5;2,5\n", "line 2: two characters can separate the columns of \"1,5;2,5\": call "
-                             "fx_read_table with .separator = ',' or ';'");
-    refuse("1,5 -2,5\n3 4\n3,5 4\n",
-           "line 1: two characters can separate the columns of \"1,5 -2,5\"");
+    refuse("a;b\n1,5;2,5\n",
+           "line 2: the commas in \"1,5;2,5\" can be decimal commas or separators: call "
+           "fx_read_table with .decimal = ',' or .separator = ','");
+    refuse("1,5 -2,5\n3 4\n3,5 4\n", "line 1: the commas in \"1,5 -2,5\" can be decimal commas");
     /* Quotes do not hide a decimal comma, or the first row would become a header. */
-    refuse("\"1,5\";2\n3;4\n", "line 1: two characters can separate the columns of \"\"1,5\";2\"");
+    refuse("\"1,5\";2\n3;4\n", "line 1: the commas in \"\"1,5\";2\" can be decimal commas");
     refuse("a;b|c;d\n1;2|3;4\n", ".separator = ';' or '|'");
     refuse("1\t\t2\n3\t\t4\n", ".separator = '\\t' or ' '");
     FX_SCOPE;
@@ -415,10 +415,58 @@ static void ambiguous_separators(void **state)
     static const char *const tables[] = {"1,5;2,5\n", "\"1,5\";2\n", "3;\" 1,5 \"\n3;4\n"};
     for (int i = 0; i < 3; i++) {
         assert_true(fx_is_error(fx_read_csv(temp_text("s.csv", tables[i]))));
-        assert_non_null(strstr(fx_error_take().message, ".separator = ',' or ';'"));
+        assert_non_null(strstr(fx_error_take().message, ".decimal = ',' or .separator = ','"));
     }
     fx_array *values = fx_read_csv(temp_text("s.csv", "\"1\" \"2\"\n3 \"4\"\n"));
     assert_int_equal(fx_size(values, 0), 2); /* quoted numbers count as numbers */
+}
+
+static void check_commas(const char *text, char separator, int64_t rows, const float *expected,
+                         const char *columns)
+{
+    FX_SCOPE;
+    const char *path = temp_text("c.csv", text);
+    check_result(fx_read_table(path, .separator = separator, .decimal = ','), rows, expected,
+                 columns);
+}
+
+static void refuse_commas(const char *text, const char *words)
+{
+    FX_SCOPE;
+    assert_true(fx_is_error(fx_read_table(temp_text("c.csv", text), .decimal = ',')));
+    const fx_error e = fx_error_take();
+    if (!strstr(e.message, words))
+        fail_msg("\"%s\" is not in: %s", words, e.message);
+}
+
+/* The numbers of each table are 1.5, -2.5, 3 and 4000, whatever separates them. */
+static void decimal_commas(void **state)
+{
+    (void)state;
+    static const float four[] = {1.5f, -2.5f, 3, 4000};
+    check_commas("a;b\n1,5;-2,5\n3;4e3\n", 0, 2, four, "a:; b:");
+    check_commas("1,5;-2,5\n3,0;4,0E+3\n", 0, 2, four, "1:; 2:");
+    check_commas("a\tb\n1,5\t-2,5\n3,\t4000,00\n", 0, 2, four, "a:; b:");
+    check_commas(" 1,5  -2,5\n 3,0   4000\n", 0, 2, four, "1:; 2:");
+    check_commas("a|b\n\"1,5\"| -2,5 \n3|\"4000\"\n", 0, 2, four, "a:; b:");
+    check_commas("a\n1,5\n-2,5\n3\n4000\n", 0, 4, four, "a:");
+    check_commas("1,5\n-2,5\n3\n4000\n", 0, 4, four, "1:");
+    check_commas("\"1,5\",\"-2,5\"\n3,\"4000,0\"\n", ',', 2, four, "1:; 2:");
+    /* Texts keep their commas, and a number above 2^24 all of its digits. */
+    static const float mixed[] = {0, 16777218, 1, 2.5f};
+    check_commas("kind;b\nx,5 y;16777217,25\nz,5;2,5\n", 0, 2, mixed, "kind: x,5 y=1 z,5=1; b:");
+    FX_SCOPE;
+    void *table = fx_read_table(temp_text("w.csv", "b;c\n16777217,25;1\n2,5;1\n"), .decimal = ',');
+    fx_array *wide = fx_child_named(fx_child_named(table, "wide"), "b");
+    assert_true(fx_at(wide, 0) == 16777217.25 && fx_at(wide, 1) == 2.5);
+    /* A number cannot contain a point, which groups thousands. */
+    refuse_commas("a;b\n1,5;2\n1.234,5;2\n",
+                  "line 3, column 1: expected a number with a decimal comma, found \"1.234,5\"");
+    refuse_commas("a;b\n1,5;2\n.5;2\n", "a number with a decimal comma, found \".5\"");
+    refuse_commas("a;b\n1,5;2\n1,5,2;2\n", "a number with a decimal comma, found \"1,5,2\"");
+    refuse_commas("a;b\n1,5;2\n1,5;1e99\n", "a number that fits Float32");
+    assert_true(fx_is_error(fx_read_table("c.csv", .decimal = ';')));
+    assert_non_null(strstr(fx_error_take().message, "the decimal mark is ';', expected . or ,"));
 }
 
 static void *read_file(const char *path)
@@ -438,6 +486,7 @@ int main(void)
         cmocka_unit_test(names_and_numbers),
         cmocka_unit_test(headers_with_numbers),
         cmocka_unit_test(missing_values),
+        cmocka_unit_test(decimal_commas),
         cmocka_unit_test(numbers_that_float32_rounds),
         cmocka_unit_test(texts),
         cmocka_unit_test(many_texts),

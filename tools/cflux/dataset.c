@@ -405,7 +405,11 @@ bool dataset_is_csv(const char *path)
 /* Refuses options that only CSV files have if none of the files is one. */
 static int check_csv_options(const data_request *r)
 {
-    const char *name = r->id ? "id" : r->separator ? "separator" : r->skip > 0 ? "skip" : NULL;
+    const char *name = r->id          ? "id"
+                       : r->separator ? "separator"
+                       : r->decimal   ? "decimal"
+                       : r->skip > 0  ? "skip"
+                                      : NULL;
     bool used = !name || (r->other && dataset_is_csv(r->other));
     for (int i = 0; i <= r->more && !used; i++)
         used = dataset_is_csv(dataset_path(r, i));

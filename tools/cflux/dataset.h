@@ -30,7 +30,10 @@ typedef struct data_request {
     const char *entry;     /* entry of npz files with the observations; NULL: x, X, … */
     const char *shape;     /* size of an observation, "8x8x1" */
     const char *separator; /* of CSV files: one character, or "tab" or "space" */
-    int64_t skip;          /* lines to skip at the top of CSV files */
+    const char
+        *decimal;     /* decimal mark of the numbers of CSV files, "." or ","; NULL: see `comma` */
+    bool comma;       /* the model was trained with --decimal , */
+    int64_t skip;     /* lines to skip at the top of CSV files */
     void *columns;    /* names of the features that the model needs, a tuple of texts; NULL: all
                          columns */
     int64_t features; /* number of features that the model needs; for texts the most tokens of a
@@ -111,6 +114,15 @@ typedef struct data_request {
          &(request).separator,                                                                     \
          "CHARACTER",                                                                              \
          "The column separator of a CSV file: , ; | tab or space (default: found from the file)",  \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"decimal",                                                                                \
+         0,                                                                                        \
+         OPTION_CHOICE,                                                                            \
+         &(request).decimal,                                                                       \
+         ".|,",                                                                                    \
+         "The decimal mark of the numbers in a CSV file (default: the point; in eval and predict " \
+         "the mark that was given to train)",                                                      \
          0,                                                                                        \
          0},                                                                                       \
     {                                                                                              \

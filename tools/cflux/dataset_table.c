@@ -230,38 +230,51 @@ static void warn_of_metadata(const data_request *r, void *columns)
              r->path, (long long)r->skip + 1, fx_child_name(columns, 0), (long long)r->skip + 1);
 }
 
-/* True for texts such as 12,5 and 1,000,000. */
-static bool is_number_with_commas(const char *text)
+static bool has_decimal_comma(const data_request *r)
+{
+    return r->decimal ? *r->decimal == ',' : r->comma;
+}
+
+/* True for numbers that contain the mark, such as 12,5 or 1,000,000 or 1,000.5 for a comma. For a
+ * point the date 12.05.2024 is none, because its groups have other lengths than thousands. */
+static bool is_number_with(char mark, const char *text)
 {
     static const char digits[] = "0123456789";
     text += *text == '-' || *text == '+';
     size_t n = strspn(text, digits);
-    bool commas = false, good = n > 0;
-    for (text += n; good && *text == ','; text += 1 + n) {
+    bool marks = false, good = n > 0;
+    for (text += n; good && *text == mark; text += 1 + n) {
         n = strspn(text + 1, digits);
-        good = n > 0;
-        commas = true;
+        good = n > 0 && (!marks || n == 3);
+        marks = true;
     }
-    return good && commas && !*text;
+    if (marks && *text && strchr(".,", *text))
+        text += 1 + strspn(text + 1, digits);
+    return good && marks && !*text;
 }
 
 /* A column of such numbers would become a feature for each of them, or a class. */
 static void warn_of_commas(const data_request *r, void *columns)
 {
+    const bool comma = has_decimal_comma(r);
+    const char mark = comma ? '.' : ',';
     for (int64_t i = 0; i < fx_count(columns); i++) {
         void *labels = fx_child(columns, i);
         const char *example = NULL;
         bool good = fx_count(labels) > 0;
         for (int64_t k = 0; good && k < fx_count(labels); k++) {
             const char *text = fx_child_name(labels, k);
-            const bool commas = is_number_with_commas(text);
-            good = commas || is_number_text(text);
-            example = commas ? text : example;
+            const bool marks = is_number_with(mark, text);
+            good = marks || is_number_with(comma ? ',' : '.', text) || is_number_text(text);
+            example = marks ? text : example;
         }
         if (good && example) {
-            warn("%s: column \"%s\" is text, such as \"%s\": numbers have a decimal point, and no "
-                 "commas between thousands",
-                 r->path, fx_child_name(columns, i), example);
+            warn("%s: column \"%s\" is text, such as \"%s\": numbers have a decimal %s between "
+                 "thousands%s",
+                 r->path, fx_child_name(columns, i), example,
+                 comma ? "comma, and no points" : "point, and no commas",
+                 comma ? "; for decimal points, use --decimal ."
+                       : "; for decimal commas, use --decimal ,");
             return;
         }
     }
@@ -274,6 +287,7 @@ int read_csv(const data_request *r, dataset *d)
     if (status != EXIT_FINE)
         return status;
     void *table = fx_read_table(r->path, .separator = separator, .skip = r->skip,
+                                .decimal = has_decimal_comma(r) ? ',' : '.',
                                 .missing = r->missing != MISSING_REFUSED, .text = r->id);
     if (fx_is_error(table))
         return fail_table(EXIT_BAD_INPUT, "");

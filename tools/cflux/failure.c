@@ -99,7 +99,9 @@ const char *table_sentence(const fx_error *e, const char *whose, char *text, siz
     static const struct {
         const char *library, *option, *command;
         bool whose; /* the option is one of several commands */
-    } advice[] = {{"call fx_read_table with .separator = ", "--separator ", "use ", true},
+    } advice[] = {{"call fx_read_table with .decimal = ',' or .separator = ",
+                   "--decimal , or --separator ", "use ", true},
+                  {"call fx_read_table with .separator = ", "--separator ", "use ", true},
                   {"call fx_read_table with .skip = ", "--skip ", "use ", true},
                   {"leave it out with skip", "--target", "give its number with ", false},
                   {".missing = true", "--missing", "cflux train ", false}};

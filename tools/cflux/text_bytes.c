@@ -70,9 +70,10 @@ int check_text_options(const data_request *r, const char *what)
     const struct {
         bool given;
         const char *name;
-    } others[] = {{r->targets.n > 0, "target"}, {r->id != NULL, "id"},
-                  {r->shape != NULL, "shape"},  {r->separator != NULL, "separator"},
-                  {r->skip > 0, "skip"},        {r->transpose, "transpose"}};
+    } others[] = {{r->targets.n > 0, "target"},    {r->id != NULL, "id"},
+                  {r->shape != NULL, "shape"},     {r->separator != NULL, "separator"},
+                  {r->decimal != NULL, "decimal"}, {r->skip > 0, "skip"},
+                  {r->transpose, "transpose"}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (others[i].given)
             return fail(EXIT_BAD_INPUT, "--%s does not work with %s, a text with %s",

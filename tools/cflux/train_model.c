@@ -32,6 +32,8 @@ static void describe_trained(train_run *r)
     r->t.target = r->d.data.target;
     r->t.columns = r->d.data.columns;
     r->t.given_shape = given_shape(r);
+    const char *mark = r->o->data.request.decimal;
+    r->t.comma = mark && *mark == ',';
     r->t.transposed = r->o->data.request.transpose;
     if (r->p.tokens && !r->p.context)
         sizes[0] = LINE_TOKENS;

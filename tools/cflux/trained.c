@@ -40,6 +40,7 @@ static void *about_of(const trained *t, const problem *p)
     add_if(&e, "kind", fx_string(t->kind));
     add_if(&e, "target", t->target ? fx_string(t->target) : NULL);
     add_if(&e, "shape", t->given_shape ? fx_string(t->given_shape) : NULL);
+    add_if(&e, "decimal", t->comma ? fx_string(",") : NULL);
     add_if(&e, "transpose", t->transposed ? fx_string("yes") : NULL);
     return fxi_named_pairs(e.n, e.pairs);
 }
@@ -142,6 +143,8 @@ int trained_load(const char *path, trained *t, problem *p)
     t->kind = text_in(about, "kind");
     t->target = text_in(about, "target");
     t->given_shape = text_in(about, "shape");
+    const char *mark = text_in(about, "decimal");
+    t->comma = mark && strcmp(mark, ",") == 0;
     t->transposed = text_in(about, "transpose") != NULL;
     t->shape = model_file_entry(entries, "shape");
     t->columns = model_file_entry(entries, "columns");
@@ -178,6 +181,7 @@ void trained_request(const trained *t, const problem *p, data_request *r)
     if (!r->shape && (images || t->transposed))
         r->shape = t->given_shape;
     r->transpose |= t->transposed;
+    r->comma = t->comma;
 }
 
 static int wrong_size(const char *path, const int64_t *sizes, const dataset *d, const char *have)

@@ -2,7 +2,8 @@
  * and scaling of its inputs, and the meaning of its outputs. The entries of the file:
  *
  *     model     the model
- *     about     texts: loss, kind (of the data), target; --shape and --transpose, if given
+ *     about     texts: loss, kind (of the data), target; --shape, --transpose and --decimal ,
+ *               if given
  *     shape     the sizes of an observation
  *     columns   names of the features, texts
  *     classes   names of the classes, texts
@@ -21,6 +22,7 @@ typedef struct trained {
     const char *kind, *target; /* NULL: not stored */
     const char *given_shape;   /* of --shape in training; NULL: not given */
     bool transposed;           /* --transpose was given in training */
+    bool comma;                /* --decimal , was given in training */
     fx_array *shape;
     void *columns;
     const fx_tokenizer *tokenizer; /* NULL: the inputs are numbers */
@@ -35,7 +37,7 @@ int trained_load(const char *path, trained *t, problem *p);
 /* True for the model of cflux train --text. */
 bool trained_is_language(const trained *t);
 /* Sets the columns and the number of features that the model needs, whether values may be missing,
- * and --shape and --transpose as in training. */
+ * and --shape, --transpose and --decimal as in training. */
 void trained_request(const trained *t, const problem *p, data_request *r);
 /* Gives the observations the sizes that the model was trained on. */
 int trained_shape(const char *path, const trained *t, dataset *d);
