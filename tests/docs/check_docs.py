@@ -13,7 +13,7 @@ The info string of a block says what it is:
   ```c insert=PATH
   ```cpp std=17       a C++ program as above, of that standard; without main, statements
   ```fortran          a program in Fortran; without a line `program`, declarations and statements of one. With
-                      name=NAME, the commands after it find it under that name
+                      name=NAME, the commands after it find it under that name; `commands` as above
   ```sh run           commands, run in the page's own folder, which contains NAME.c and the tree's `data`;
                       the installed `cflux` and library are found, and plugins that they make are by the programs
                       that follow
@@ -161,10 +161,12 @@ def run_commands(block, options, folder, environment):
 
 
 def compiles_and_runs(block, name):
-    """Returns whether the block has a command `cc NAME -o PROGRAM …`, and then the command `./PROGRAM`."""
-    if kind_of(block) != "commands":
+    """Returns whether the block has a command `cc NAME -o PROGRAM …`, or `gfortran NAME cflux.o -o PROGRAM …`, and then
+    the command `./PROGRAM`."""
+    if not kind_of(block).endswith("commands"):
         return False
-    built = re.search(rf"^cc {re.escape(name)} -o (\S+)", block.text, re.M)
+    compiled = f"gfortran {name} cflux.o" if name.endswith(".f90") else f"cc {name}"
+    built = re.search(rf"^{re.escape(compiled)} -o (\S+)", block.text, re.M)
     return bool(built) and re.search(rf"^\./{re.escape(built[1])}(\s|$)", block.text[built.end():], re.M) is not None
 
 
