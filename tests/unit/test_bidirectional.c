@@ -91,7 +91,7 @@ static void are_pytorchs_packed_sequences(void **state)
         first->return_state = !c->both;
         set_weights(l, strcmp(c->text, "GRU") == 0);
         void *start = c->both ? fx_tuple(state_of(c, 0), state_of(c, 1)) : state_of(c, 0);
-        /* What is after the end of a sequence does not matter. */
+        /* Values after the end of a sequence do not matter. */
         fx_array *x = fx_where(fx_reshape(mask(), 1, LEN, BATCH), input(), NAN);
         void *pair = fx_recur(l, x, .state = start, .lengths = lengths());
         fx_array *y = fx_child(pair, 0);

@@ -32,7 +32,7 @@ static const char *name_of(int rank, int file)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* What the next members do: save training step `step`, or load. */
+/* The task of the next members: to save training step `step`, or to load. */
 static struct {
     int64_t step, wrong_step; /* that of rank 1; 0: the same */
     int keep;

@@ -63,7 +63,7 @@ static void what_is_no_operation_is_refused(void **state)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* What the gradient function of `test_op` stores for its inputs. */
+/* The gradients that the gradient function of `test_op` stores for its inputs. */
 static fx_array *stored[2];
 
 static void store(const fx_custom_op *test_op, int n, fx_array *const *in, fx_array *out,

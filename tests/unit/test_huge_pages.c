@@ -13,7 +13,7 @@
 #define MIB ((size_t)1 << 20)
 enum { FAST = 200 * 1000, TOO_SLOW = 8000 * 1000, USED = 1000 };
 
-/* What the policy asked of the system. */
+/* The requests that the policy made. */
 static int64_t nanoseconds; /* that the next trials take */
 static size_t requested;
 static int trials;

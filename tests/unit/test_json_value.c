@@ -156,7 +156,7 @@ static void what_the_grammar_forbids_is_refused(void **state)
     assert_int_equal(fxi_live_allocations(), live);
 }
 
-/* What follows the end of a text in memory is not part of it. */
+/* The reader does not look at the bytes after the end of the text. */
 static void a_text_ends_where_its_size_says(void **state)
 {
     (void)state;

@@ -57,7 +57,7 @@ static void print_all(FILE *to)
                      FX_OK);
 }
 
-/* What print_all prints, and what it adds to the timeline. */
+/* Reads the output of print_all into `text`. */
 static void printed(char text[SIZE])
 {
     FILE *to = tmpfile();

@@ -96,7 +96,7 @@ static void what_is_kept_for_speed_goes_first(void **state)
     assert_true(fx_item(needs_an_arena(x)) == (double)N * N * N * N * N);
 }
 
-/* What can never fit costs nothing: the plan of y is still in the cache. */
+/* A request that can never fit frees nothing: the plan of y is still in the cache. */
 static void impossible_requests_free_nothing(void **state)
 {
     (void)state;

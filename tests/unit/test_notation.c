@@ -1,4 +1,4 @@
-/* Models as text. What is printed comes back as the same structure: for random models of every
+/* Models as text. A printed model is read back as the same structure: for random models of every
  * layer, in both forms of printing, with equal results once the parameters are the same. Texts that
  * people write are printed as Flux would print them; each error names its position. */
 #include <setjmp.h>
@@ -493,7 +493,7 @@ static void refused(const char *text, const char *message)
     assert_true(e.status == FX_STATUS_FORMAT || e.status == FX_STATUS_ARGUMENT);
 }
 
-/* What is quoted is cut after 24 characters, and only then it ends with "…". */
+/* A message quotes at most 24 characters of a text; "…" follows if the text is longer. */
 static void quotes_are_cut_between_characters(void **state)
 {
     (void)state;

@@ -472,7 +472,7 @@ static void collect_message(int level, const char *text, void *user)
         strcat(strcat(traced, text), "\n");
 }
 
-/* What a fresh process with this FX_TRACE reports, through a pipe. */
+/* Runs this program again with FX_TRACE = `mode` and reads its report from a pipe. */
 static void trace_of(const char *mode, const char *what, char *out, size_t capacity)
 {
     int fd[2];

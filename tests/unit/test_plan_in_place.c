@@ -79,7 +79,8 @@ static const view views[] = {
 };
 enum { VIEWS = sizeof views / sizeof *views };
 
-/* What is done with the converted view, and the same in plain C: w has rows × columns elements. */
+/* A function of the converted view, and the same function in plain C: w has rows × columns
+ * elements. */
 typedef struct consumer {
     const char *name;
     fx_array *(*apply)(fx_array *w);

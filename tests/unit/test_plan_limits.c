@@ -182,8 +182,8 @@ static void refused_steps_are_split(void **state)
         }
 }
 
-/* What remains fails with the backend's sentence before a step has run, and computes once there is
- * a kernel. */
+/* A step without a kernel fails its plan with the backend's sentence before any step has run; when
+ * there is a kernel, the plan computes. */
 static void the_plan_fails_before_a_step_runs(void **state)
 {
     (void)state;

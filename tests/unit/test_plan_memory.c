@@ -50,7 +50,7 @@ static void plans_stay_within_their_bytes(void **state)
     assert_true(fxi_plans_bytes() == 0);
 }
 
-/* What the count says is what dropping the plans frees. */
+/* Dropping the plans frees as many bytes as the count says. */
 static void bytes_are_counted(void **state)
 {
     (void)state;

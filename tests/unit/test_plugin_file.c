@@ -410,7 +410,7 @@ static void the_list_shows_both_kinds(void **state)
     assert_int_equal(find(&kinds[0], &p), FXI_PLUGIN_REJECTED);
     assert_string_equal(listed_as("listed/libcflux-metal.so"),
                         "backend|metal||0.0.1|it has no name");
-    /* What was opened stays in the list; what was only seen does not. */
+    /* A plugin that was opened stays in the list; one that was only seen does not. */
     look_in(CFLUX_BUILD_DIR "/nowhere");
     assert_string_equal(listed_as("standin/libcflux-cuda.so"),
                         "backend|CUDA||" FX_VERSION_STRING "|");

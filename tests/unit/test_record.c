@@ -354,8 +354,9 @@ static void each_thread_records_for_itself(void **state)
     }
 }
 
-/* What a repeated step takes from the recorded one without a walk: the model's arrays, their
- * gradients, and the leaves of the state. Each change is made before the numbered step. */
+/* A repeated step takes the model's arrays, their gradients and the leaves of the state from the
+ * recorded one, without a walk. These changes must be noticed. Each is made before the numbered
+ * step. */
 enum { CHANGES = 40 };
 
 typedef struct changing {

@@ -307,7 +307,7 @@ static void random_programs_compute_the_same_bits(void **state)
 
 /* ---- values that an update replaces ---------------------------------------------------------- */
 
-/* What a program may do with a parameter beside its update: read it before or after, keep a pending
+/* Uses of a parameter beside its update: to read it before or after, keep a pending
  * product or a view of it across updates, copy into it, pin it, update twice, or put another array
  * in its place right after the update. */
 static void step_with_values(program *p)

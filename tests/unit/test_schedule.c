@@ -72,7 +72,8 @@ static void schedules_of_schedules(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* What is printed is parsed to the same; keywords; what Julia's constructors default. */
+/* The right text is printed for the schedule that is read from either text. The left one has
+ * keywords, or omits arguments that have a default in Julia. */
 static void texts_of_schedules_of_schedules(void **state)
 {
     (void)state;

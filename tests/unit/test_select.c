@@ -401,7 +401,8 @@ static void devices_that_are_only_listed(void **state)
                         "device: Unavailable backend: Listed: it has no compiler.");
 }
 
-/* What a backend may register, and how many there may be. Fills the registry. */
+/* The numbers of devices that a backend may have, and the number of backends. Fills the
+ * registry. */
 static void limits_of_the_registry(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* test_table.c: tables with names and texts: values, labels, quotes, separators, and errors with
- * line and column. What is expected is written by hand.
+ * line and column. Expected values are written by hand.
  */
 #include <setjmp.h>
 #include <stdarg.h>

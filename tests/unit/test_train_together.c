@@ -407,7 +407,7 @@ static void a_loss_of_nan_ends_all(void **state)
     }
 }
 
-/* What goes wrong, and where: the loss of member 1, or the files of member 0. */
+/* The mishap: in the loss of member 1, or in the files of member 0. */
 enum { NO_LOSS = 1, WRONG_LOSS, NO_LOG, NO_CHECKPOINT };
 static struct {
     int what;

@@ -72,7 +72,7 @@ static void objects_that_hold_themselves(void **state)
     says(FX_STATUS_STATE, "was freed");
 }
 
-/* What a list holds is freed without a recursion. */
+/* A long list is freed without recursion. */
 static void a_list_longer_than_the_stack_is_deep(void **state)
 {
     (void)state;
