@@ -1,10 +1,14 @@
-/* product_order.c: a batched product stores its axes in the order in which they are read.
+/* product_order.c: a product stores its axes in the order in which they are read.
  *
  * Attention computes a product for each head and joins the heads: a permutation of the product's
  * axes, then a reshape. A reshape of permuted axes has no strides, so it would be a copy, in the
  * forward pass and for each of the gradients of query, key and value. A kernel of a product
  * computes the address of each element that it stores anyway, so the product stores the permuted
  * order, and the reshape is a view.
+ *
+ * The gradient of a matrix that was transposed before a product is a transposed product. An
+ * elementwise step, for example the update of an optimiser, would read a column of it from as many
+ * cache lines as it has elements. So this product is stored in the order of the elementwise step.
  *
  * The order in memory does not change the sums, so it does not change the bits. One of the matrix
  * axes must be the first one in memory: kernels store vectors of neighbours. All readers of the
@@ -102,6 +106,18 @@ static bool wants_order(const fxi_graph *g, int32_t id, chain *out)
     return !all_views(g, out, dense) && all_views(g, out, ordered);
 }
 
+/* Does elementwise node id read a transposed product as its k-th input? */
+static bool reads_transposed(const fxi_graph *g, int32_t id, int k, chain *out)
+{
+    int axes[FX_MAX_DIMS];
+    const int32_t from = fxi_graph_input(g, id, k);
+    *out = (chain){.last = from};
+    if (fxi_ops[g->nodes[id]->op].cls != FX_CLASS_ELEMENTWISE || !computes(g, from, FX_OP_PERMUTE))
+        return false;
+    out->product = permuted(g, from, axes);
+    return computes(g, out->product, FX_OP_MATMUL) && axes[0] == 1;
+}
+
 /* Removes products that nodes other than permutations read, and results of the graph, which must be
  * column-major for the program. */
 static void keep_permuted(const fxi_graph *g, int32_t *order)
@@ -113,22 +129,34 @@ static void keep_permuted(const fxi_graph *g, int32_t *order)
         order[g->outputs[k]] = -1;
 }
 
+/* Notes the order of a chain's product. With several orders, the first one is taken. Returns false
+ * if the allocation fails. */
+static bool note(fxi_builder *b, const chain *c)
+{
+    if (!b->order) {
+        b->order = fxi_malloc((size_t)b->g->n * sizeof *b->order);
+        if (!b->order)
+            return false;
+        memset(b->order, -1, (size_t)b->g->n * sizeof *b->order);
+    }
+    if (b->order[c->product] < 0)
+        b->order[c->product] = c->last;
+    return true;
+}
+
 bool fxi_order_products(fxi_builder *b)
 {
     const fxi_graph *g = b->g;
+    const bool orders = b->how->fuses && b->views;
     chain c;
-    for (int32_t i = 0; i < g->n && b->how->fuses && b->views; i++) {
-        if (!wants_order(g, i, &c))
-            continue;
-        if (!b->order) {
-            b->order = fxi_malloc((size_t)g->n * sizeof *b->order);
-            if (!b->order)
+    for (int32_t i = 0; i < g->n && orders; i++)
+        if (wants_order(g, i, &c) && !note(b, &c))
+            return false;
+    /* Afterwards, because a reshape that copies costs more than a transposed reader. */
+    for (int32_t i = 0; i < g->n && orders; i++)
+        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
+            if (reads_transposed(g, i, k, &c) && !note(b, &c))
                 return false;
-            memset(b->order, -1, (size_t)g->n * sizeof *b->order);
-        }
-        if (b->order[c.product] < 0) /* with several orders, the first one is taken */
-            b->order[c.product] = c.last;
-    }
     if (b->order)
         keep_permuted(g, b->order);
     return true;

@@ -1,6 +1,6 @@
-/* test_plan_product_order.c: a batched product that is read after a permutation and a reshape
- * stores its axes in that order. Plans in text, worked out by hand from src/plan/product_order.c,
- * and the same bits as separate steps.
+/* test_plan_product_order.c: a batched product that is read after a permutation and a reshape, and
+ * a product that an elementwise step reads transposed, store their axes in that order. Plans in
+ * text, worked out by hand from src/plan/product_order.c, and the same bits as separate steps.
  */
 #include "semantics_check.h"
 
@@ -90,9 +90,39 @@ static void other_readers_need_the_usual_order(void **state)
            "  3  foreach of 2: relu(1; 2) → Float32 336, 336\n");
 }
 
-static fx_array *(*const joins[])(fx_array *) = {join_heads, join_transposed};
+static fx_array *turned(fx_array *x)
+{
+    return fx_permute(x, 1, 0, 2, 3);
+}
 
-/* Every type, both orders, one and several threads' work, and an epilogue that the CPU refuses for
+/* A product with a tensor is no epilogue: a step reads the product, without a stride (1, not 1′).
+ * The gradient of a matrix that was transposed before a product is read in this way. */
+static void an_elementwise_step_reads_no_transposed_product(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *a = leaf(FX_DTYPE_F32, 8, 5, 3, 2), *b = leaf(FX_DTYPE_F32, 5, 7, 3, 2),
+             *c = leaf(FX_DTYPE_F32, 7, 8, 3, 2);
+    expect(fx_mul(turned(fx_batched_mul(a, b)), c),
+           "  1  matmul(x0, x1) → Float32 8×7×3×2, 0.00336 MFLOP\n"
+           "  2  mul(1, x2) → Float32 7×8×3×2\n");
+    fx_array *m = fx_reshape(leaf(FX_DTYPE_F32, 8, 5, 1, 1), 8, 5),
+             *x = fx_reshape(leaf(FX_DTYPE_F32, 5, 7, 1, 1), 5, 7),
+             *w = fx_reshape(leaf(FX_DTYPE_F32, 7, 8, 1, 1), 7, 8);
+    assert_int_equal(fx_eval(fx_tuple(m, x, w)), FX_OK);
+    expect(fx_mul(fx_transpose(fx_matmul(m, x)), w),
+           "  1  matmul(x0, x1) → Float32 8×7, 0.00056 MFLOP\n"
+           "  2  mul(1, x2) → Float32 7×8\n");
+    /* The product is a result, too. */
+    fx_array *p = fx_matmul(m, x);
+    expect(fx_tuple(p, fx_mul(fx_transpose(p), w)),
+           "  1  matmul(x0, x1) → Float32 8×7, 0.00056 MFLOP\n"
+           "  2  mul(1′, x2) → Float32 7×8\n");
+}
+
+static fx_array *(*const joins[])(fx_array *) = {join_heads, join_transposed, turned};
+
+/* Every type, all orders, one and several threads' work, and an epilogue that the CPU refuses for
  * 16-bit floats and then computes as a step of its own. */
 static void the_bits_are_those_of_separate_steps(void **state)
 {
@@ -101,15 +131,15 @@ static void the_bits_are_those_of_separate_steps(void **state)
                                      FX_DTYPE_BF16, FX_DTYPE_I32, FX_DTYPE_U8};
     static const int64_t sizes[][3] = {{8, 5, 7}, {1, 4, 3}, {4, 3, 1}, {33, 70, 40}};
     for (int t = 0; t < 6; t++)
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 12; k++) {
             FX_SCOPE;
-            const int64_t *n = sizes[k / 2];
+            const int64_t *n = sizes[k / 3];
             fx_array *a = leaf(types[t], n[0], n[1], 3, 4), *b = leaf(types[t], n[1], n[2], 3, 1);
             fx_array *p = fx_batched_mul(a, b);
             assert_int_equal(fx_eval(p), FX_OK);
-            same_bits(fx_abs(joins[k % 2](fx_batched_mul(a, b))), fx_abs(joins[k % 2](p)));
-            same_bits(fx_mul(joins[k % 2](fx_batched_mul(a, b)), fx_cast(fx_scalar(3), types[t])),
-                      fx_mul(joins[k % 2](p), fx_cast(fx_scalar(3), types[t])));
+            same_bits(fx_abs(joins[k % 3](fx_batched_mul(a, b))), fx_abs(joins[k % 3](p)));
+            same_bits(fx_mul(joins[k % 3](fx_batched_mul(a, b)), fx_cast(fx_scalar(3), types[t])),
+                      fx_mul(joins[k % 3](p), fx_cast(fx_scalar(3), types[t])));
         }
 }
 
@@ -121,6 +151,7 @@ int main(void)
         TEST(heads_are_joined_without_a_copy),
         TEST(a_scale_is_the_epilogue),
         TEST(other_readers_need_the_usual_order),
+        TEST(an_elementwise_step_reads_no_transposed_product),
         TEST(the_bits_are_those_of_separate_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
