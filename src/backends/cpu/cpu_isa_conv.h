@@ -43,6 +43,9 @@ enum {
 };
 #endif
 
+/* Vectors of windows of a tile with one column. */
+enum { FXI_CONV_WIDE = 3 * FXI_CONV_V };
+
 /* Applies an instruction to x, for the vectors of a block. */
 #define FXI_CONV_EACH(EXPR)                                                                        \
     FXI_UNROLL                                                                                     \
@@ -63,14 +66,12 @@ enum {
     {                                                                                              \
         enum { L = sizeof(V) / sizeof(T) };                                                        \
         const T *x = (const T *)p->x + q, *w = p->w;                                               \
-        V t[FXI_CONV_N][FXI_CONV_V];                                                               \
+        V t[FXI_CONV_N * FXI_CONV_V];                                                              \
         FXI_UNROLL                                                                                 \
-        for (int j = 0; j < N; j++)                                                                \
-            FXI_UNROLL                                                                             \
-        for (int i = 0; i < M; i++)                                                                \
-            t[j][i] = (V){0};                                                                      \
+        for (int i = 0; i < N * M; i++)                                                            \
+            t[i] = (V){0};                                                                         \
         for (int64_t k = 0; k < p->k; k++, w += N) {                                               \
-            V a[FXI_CONV_V];                                                                       \
+            V a[FXI_CONV_N * FXI_CONV_V];                                                          \
             FXI_UNROLL                                                                             \
             for (int i = 0; i < M; i++)                                                            \
                 /* Windows begin at any element, so the loads are not aligned. */                  \
@@ -82,7 +83,7 @@ enum {
                 const V s = w[j] - (V){0};                                                         \
                 FXI_UNROLL                                                                         \
                 for (int i = 0; i < M; i++)                                                        \
-                    t[j][i] = FMA(a[i], s, t[j][i]);                                               \
+                    t[j * M + i] = FMA(a[i], s, t[j * M + i]);                                     \
             }                                                                                      \
         }                                                                                          \
         FXI_UNROLL                                                                                 \
@@ -94,7 +95,7 @@ enum {
             /* Long sums come in blocks of terms; all blocks but the first add to y. */            \
             if (p->accumulate)                                                                     \
                 memcpy(&old, y, sizeof old);                                                       \
-            old += t[j][i];                                                                        \
+            old += t[j * M + i];                                                                   \
             memcpy(y, &old, sizeof old);                                                           \
         }                                                                                          \
     }                                                                                              \
@@ -102,6 +103,10 @@ enum {
     {                                                                                              \
         enum { L = sizeof(V) / sizeof(T) };                                                        \
         int64_t i = 0;                                                                             \
+        /* A single column of few terms, as in a depthwise convolution: more vectors share the     \
+         * loads of its kernel and of the offsets. */                                              \
+        for (; N == 1 && i + FXI_CONV_WIDE <= p->vectors; i += FXI_CONV_WIDE)                      \
+            forward_tile_##S(p, i *L, FXI_CONV_WIDE, N);                                           \
         for (; i + FXI_CONV_V <= p->vectors; i += FXI_CONV_V)                                      \
             forward_tile_##S(p, i *L, FXI_CONV_V, N);                                              \
         /* The last vectors are taken one by one: an element of a tile is summed in the same       \
