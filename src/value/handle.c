@@ -235,12 +235,13 @@ void fxi_handle_report(void)
 /* ---- is it an object? ------------------------------------------------------------------------ */
 
 /* Can this memory be read? Readable pages are remembered, because the question costs a system call.
- */
+ * The table serves all threads and has space for the pages of the handles that training steps make:
+ * their memory is used in turn (FXI_TOMBSTONES). */
 static bool readable(const void *p, size_t bytes)
 {
-    enum { PAGES = 16 };
-    static _Thread_local uintptr_t known[PAGES];
-    static uintptr_t size; /* bytes of a page; the same for all threads */
+    enum { PAGES = 256 };
+    static uintptr_t known[PAGES]; /* atomic */
+    static uintptr_t size;         /* bytes of a page; atomic */
     uintptr_t page = __atomic_load_n(&size, __ATOMIC_RELAXED);
     if (!page) {
         page = (uintptr_t)fxi_page_bytes();
@@ -250,11 +251,12 @@ static bool readable(const void *p, size_t bytes)
     if (last < first)
         return false;
     for (uintptr_t i = first; i <= last; i++) {
-        if (i != 0 && known[i % PAGES] == i)
+        uintptr_t *entry = &known[i % PAGES];
+        if (i != 0 && __atomic_load_n(entry, __ATOMIC_RELAXED) == i)
             continue;
         if (i == 0 || !fxi_page_readable(i * page))
             return false;
-        known[i % PAGES] = i;
+        __atomic_store_n(entry, i, __ATOMIC_RELAXED);
     }
     return true;
 }
