@@ -448,13 +448,24 @@ void fxi_free(void *p)
     push(c, l, h);
 }
 
+/* The oldest waiting block h has another size. It moves to its list, so that the next one can serve
+ * the next call: few blocks wait longer than they must, and those in use stay in the cache. */
+static __attribute__((noinline)) void *malloc_other(cache *c, header *h, size_t bytes)
+{
+    put_away(c, h);
+    return fxi_malloc(bytes);
+}
+
 void *fxi_malloc_late(size_t bytes, uint32_t waiting)
 {
     cache *c = mine;
-    if (!CACHING || !c || c->nlate <= waiting || c->late->list != class_of(bytes) || faults())
+    if (!CACHING || !c || c->nlate <= waiting || faults())
         return fxi_malloc(bytes);
-    count_live(c, 1, c->lists[c->late->list].bytes);
-    return pop_late(c) + 1;
+    header *h = pop_late(c);
+    if (h->list != class_of(bytes))
+        return malloc_other(c, h, bytes);
+    count_live(c, 1, c->lists[h->list].bytes);
+    return h + 1;
 }
 
 static __attribute__((noinline)) void free_late_first(void *p, uint32_t waiting, size_t keep)

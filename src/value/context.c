@@ -295,7 +295,7 @@ static bool gives_last(fx_object *o)
            __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-static void free_object(fx_object *o);
+static inline void free_object(fx_object *o);
 
 static void scope_pop(fxi_context *c)
 {
@@ -400,23 +400,41 @@ void fxi_scope_watch(fxi_context *c, int weight)
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-void *fxi_object_alloc(const fx_type *type)
+static __attribute__((noinline)) void *no_object(const fx_type *type)
 {
-    fxi_context *c = fxi_here();
-    fx_object *o = fxi_handle_alloc(type->size);
-    if (!o) {
-        fx_fail(FX_STATUS_MEMORY, type->name, "no memory for an object of %zu bytes", type->size);
-        return NULL;
-    }
-    if (type == &fxi_array_type)
-        *(fx_array *)o = (fx_array){.status = FX_OK};
-    else
-        memset(o, 0, type->size);
+    fx_fail(FX_STATUS_MEMORY, type->name, "no memory for an object of %zu bytes", type->size);
+    return NULL;
+}
+
+/* Fills in the head of a new object. */
+static inline void begin(fxi_context *c, fx_object *o, const fx_type *type)
+{
     o->type = type;
     o->refs = 1;
     fxi_handle_made(o, c->scope);
     link_object(c->scope, o);
+}
+
+void *fxi_object_alloc(const fx_type *type)
+{
+    fxi_context *c = fxi_here();
+    fx_object *o = fxi_handle_alloc(type->size);
+    if (!o)
+        return no_object(type);
+    memset(o, 0, type->size);
+    begin(c, o, type);
     return o;
+}
+
+fx_array *fxi_array_alloc(fxi_context *c)
+{
+    fx_array *x = (fx_array *)fxi_handle_alloc(sizeof *x);
+    if (!x)
+        return no_object(&fxi_array_type);
+    x->node = NULL;
+    x->status = FX_OK;
+    begin(c, &x->base, &fxi_array_type);
+    return x;
 }
 
 static bool immortal(const fx_object *o)
@@ -530,7 +548,7 @@ static __attribute__((noinline)) void free_holder(fx_object *o)
 }
 
 /* Frees an object whose last reference was released. */
-static void free_object(fx_object *o)
+static inline void free_object(fx_object *o)
 {
     fxi_handle_ends(o);
     if (o->type != &fxi_array_type) {

@@ -441,7 +441,7 @@ fx_array *fx_error_array(fx_status status)
 }
 
 /* Binds the handle x to n; takes over the caller's reference. */
-static inline void hold(fx_array *x, fxi_node *n)
+static inline void hold(fxi_context *c, fx_array *x, fxi_node *n)
 {
     x->node = n;
     if (n->data) {
@@ -449,29 +449,26 @@ static inline void hold(fx_array *x, fxi_node *n)
         return;
     }
     if (n->handles++ == 0 && n->consumers == 0 && !n->used && !n->ghost)
-        sink_add(fxi_here(), n);
+        sink_add(c, n);
 }
 
 fx_array *fxi_array_of(fxi_node *n)
 {
-    fx_array *x = fxi_object_alloc(&fxi_array_type);
-    if (!x)
-        return fx_error_array(FX_STATUS_MEMORY);
     fxi_node_retain(n);
-    hold(x, n);
-    return x;
+    return fxi_array_take(n);
 }
 
 fx_array *fxi_array_take(fxi_node *n)
 {
     if (!n)
         return fx_error_array(fxi_error_latest());
-    fx_array *x = fxi_object_alloc(&fxi_array_type);
+    fxi_context *c = fxi_here();
+    fx_array *x = fxi_array_alloc(c);
     if (!x) {
         fxi_node_release(n);
         return fx_error_array(FX_STATUS_MEMORY);
     }
-    hold(x, n);
+    hold(c, x, n);
     return x;
 }
 
@@ -479,7 +476,7 @@ void fxi_array_rebind(fx_array *x, fxi_node *n)
 {
     fxi_node *old = x->node;
     fxi_node_retain(n);
-    hold(x, n);
+    hold(fxi_here(), x, n);
     /* An earlier value of x, which a copy of the model kept, is current again. */
     if (__atomic_load_n(&n->rebound, __ATOMIC_RELAXED) == x)
         __atomic_store_n(&n->rebound, NULL, __ATOMIC_RELAXED);
