@@ -309,7 +309,7 @@ static inline bool drop_ref(fxi_node *n)
 }
 
 /* Releases the inputs of n. Those that lost their last reference are added to the list `dying`. */
-static void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
+static inline void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
 {
     const bool pending = !n->data;
     for (int i = 0; i < n->nin; i++) {
