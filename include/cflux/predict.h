@@ -53,8 +53,9 @@ FX_API void *fx_load_entries(const char *path, const char *notation);
 #define FXI_ENTRIES_PYTORCH  "pytorch."
 #define FXI_ENTRIES_ARRAY    "array."
 
-/* Makes a predictor from a named tuple, such as the result of fx_load: checks the entries listed
- * above and drops all others. If there is no layer "model", the model is the only entry that is a
+/* Makes a predictor from a named tuple, such as the result of fx_load or fx_load_bytes; models of
+ * safetensors and npz files are made as by fx_load_entries. Checks the entries listed above and
+ * drops all others. If there is no layer "model", the model is the only entry that is a
  * layer. `path`: the file, for messages; NULL: unknown. Ownership and errors: as
  * fx_load_predictor. */
 FX_API void *fx_predictor(const char *path, void *entries);

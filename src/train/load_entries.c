@@ -455,6 +455,16 @@ static void *entries_of(const char *path, void *file, void *header, const char *
     return entries;
 }
 
+void *fxi_predictor_entries(const char *path, void *file)
+{
+    void *header = fxi_predictor_entry(file, FXI_ENTRIES_METADATA);
+    bool notation = false;
+    for (int64_t i = 0; i < fx_metadata_count(header) && !notation; i++)
+        notation = begins(fx_metadata_key(header, i), FXI_ENTRIES_NOTATION) ||
+                   begins(fx_metadata_key(header, i), FXI_ENTRIES_PYTORCH);
+    return notation ? entries_of(path, file, header, NULL) : file;
+}
+
 void *fx_load_entries(const char *path, const char *notation)
 {
     FXI_SCOPE;

@@ -146,11 +146,14 @@ void *fx_predictor(const char *path, void *entries)
                                       "mean",  "std",   "fill",  "merges"};
     enum { ENTRIES = sizeof all / sizeof all[0] };
     const char *names[ENTRIES];
-    void *items[ENTRIES], *model = find_model(entries);
+    void *items[ENTRIES];
     int n = 0;
     path = path ? path : "the file";
+    if (fxi_predictor_status(entries) == FX_OK)
+        entries = fxi_predictor_entries(path, entries);
     if (fxi_predictor_status(entries) != FX_OK)
         return fx_error_array(fxi_predictor_status(entries));
+    void *model = find_model(entries);
     if (!model)
         return fx_error_array(fx_fail(FX_STATUS_FORMAT, OP,
                                       "%s contains no model: cflux inspect shows its content, and "

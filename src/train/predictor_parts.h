@@ -9,6 +9,9 @@
 
 /* The entry of a named tuple; NULL if there is no such entry, or `entries` is something else. */
 void *fxi_predictor_entry(const void *entries, const char *name);
+/* The entries of a file that fx_load or fx_load_bytes has read: see fx_load_entries. Returns `file`
+ * if no text in it describes a model. `path`: for messages. */
+void *fxi_predictor_entries(const char *path, void *file);
 /* A text of the entry "about"; NULL if there is none. */
 const char *fxi_predictor_about(const void *predictor, const char *name);
 /* The status of an error object; FX_OK for all others and for NULL. */

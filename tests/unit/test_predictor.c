@@ -86,6 +86,38 @@ static void scale_and_fill(void **state)
     check_values(fx_predict_csv(p, temp_text("y.csv", "3,?\n1,-2\n")), 2, expected);
 }
 
+/* W = (1, 2), b = 3; (3, 1) and (1, 5) are scaled to (1, 0) and (0, 2). */
+static void from_bytes(void **state)
+{
+    (void)state;
+    static const float x[] = {3, 1, 1, 5}, expected[] = {4, 7}, one[] = {1, 1}, two[] = {2, 2},
+                       weight[] = {1, 2}, bias[] = {3};
+    static const char *const names[] = {"b.safetensors", "b.npz"};
+    static unsigned char bytes[1 << 14];
+    for (int i = 0; i < 2; i++) {
+        FX_SCOPE;
+        const char *path = temp_text(names[i], "");
+        fx_array *w = fx_from(FX_DTYPE_F32, weight, 1, 2), *b = fx_from(FX_DTYPE_F32, bias, 1);
+        void *texts = fx_metadata("notation.model", "Dense(2 => 1)", "text.about.loss", "mse");
+        assert_int_equal(fx_save(path, "model.weight", w, "model.bias", b, "mean",
+                                 fx_from(FX_DTYPE_F32, one, 2), "std",
+                                 fx_from(FX_DTYPE_F32, two, 2), "", texts),
+                         FX_OK);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        const size_t n = fread(bytes, 1, sizeof bytes, f);
+        fclose(f);
+        void *p = fx_predictor(NULL, fx_load_bytes(bytes, n, NULL, NULL));
+        check_values(fx_predict(p, fx_from(FX_DTYPE_F32, x, 2, 2)), 2, expected);
+        check_values(fx_predict(fx_predictor(path, fx_load_entries(path, NULL)),
+                                fx_from(FX_DTYPE_F32, x, 2, 2)),
+                     2, expected);
+        texts = fx_metadata("notation.model", "Dense(3 => 1)");
+        assert_int_equal(fx_save(path, "model.weight", w, "model.bias", b, "", texts), FX_OK);
+        check_error(fx_predictor(path, fx_load(path)), FX_STATUS_FORMAT, names[i]);
+    }
+}
+
 static void classes_and_probabilities(void **state)
 {
     FX_SCOPE;
@@ -397,11 +429,17 @@ static void missing_files_keep_their_status(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scale_and_fill),    cmocka_unit_test(classes_and_probabilities),
-        cmocka_unit_test(many_observations), cmocka_unit_test(features_of_tables),
-        cmocka_unit_test(wrong_arguments),   cmocka_unit_test(wrong_files),
-        cmocka_unit_test(predicts_texts),    cmocka_unit_test(continues_texts),
-        cmocka_unit_test(refused_texts),     cmocka_unit_test(missing_files_keep_their_status),
+        cmocka_unit_test(scale_and_fill),
+        cmocka_unit_test(from_bytes),
+        cmocka_unit_test(classes_and_probabilities),
+        cmocka_unit_test(many_observations),
+        cmocka_unit_test(features_of_tables),
+        cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(wrong_files),
+        cmocka_unit_test(predicts_texts),
+        cmocka_unit_test(continues_texts),
+        cmocka_unit_test(refused_texts),
+        cmocka_unit_test(missing_files_keep_their_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
