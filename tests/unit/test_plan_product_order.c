@@ -95,8 +95,8 @@ static fx_array *turned(fx_array *x)
     return fx_permute(x, 1, 0, 2, 3);
 }
 
-/* A product with a tensor is no epilogue: a step reads the product, without a stride (1, not 1′).
- * The gradient of a matrix that was transposed before a product is read in this way. */
+/* A product with a tensor cannot be an epilogue: a step reads the product, without a stride (1, not
+ * 1′). The gradient of a matrix that was transposed before a product is read in this way. */
 static void an_elementwise_step_reads_no_transposed_product(void **state)
 {
     (void)state;
