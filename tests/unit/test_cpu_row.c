@@ -424,6 +424,129 @@ static void large_and_on_threads(void **state)
     assert_memory_equal(fx_data(y[0]), fx_data(y[1]), 1000 * 2200 * sizeof(float));
 }
 
+/* A norm of rows of w×c elements with a scale and a shift for each of the c channels, and its
+ * gradients: of x, scale and shift. */
+typedef struct scaled_norm {
+    fx_array *x, *g, *scale, *shift, *y, *gradient[3];
+} scaled_norm;
+
+static scaled_norm scaled(int64_t w, int64_t c, int64_t n)
+{
+    const int64_t of_x[] = {w, c, n}, of_scale[] = {1, c, 1};
+    scaled_norm s = {
+        .x = fxi_reshape(operand_of(FX_DTYPE_F32, PLAIN, w * c, n), 3, of_x),
+        .g = fxi_reshape(operand_of(FX_DTYPE_F32, PLAIN, w * c, n), 3, of_x),
+        .scale = fxi_reshape(operand_of(FX_DTYPE_F32, PLAIN, c, 1), 3, of_scale),
+        .shift = fxi_reshape(operand_of(FX_DTYPE_F32, PLAIN, c, 1), 3, of_scale),
+    };
+    assert_int_equal(fx_eval(fx_tuple(s.x, s.g, s.scale, s.shift)), FX_OK);
+    s.y = fx_add(fx_mul(s.scale, fx_normalise(s.x, FX_AXES(0, 1), 1)), s.shift);
+    fx_array *const by[] = {s.x, s.scale, s.shift};
+    assert_int_equal(fx_pullback(s.y, s.g, by, 3, s.gradient), FX_OK);
+    return s;
+}
+
+/* With z the normalised row and u = g·scale, the gradients are (u − mean(u) − z·mean(u·z))/σ, Σ g·z
+ * and Σ g. */
+static void check_scaled(const scaled_norm *s, bool gradients, double epsilon)
+{
+    const int64_t w = fx_size(s->x, 0), c = fx_size(s->x, 1), n = fx_size(s->x, 2), m = w * c;
+    double *x = elements(s->x), *g = elements(s->g), *scale = elements(s->scale),
+           *shift = elements(s->shift), *y = elements(s->y), *z = malloc((size_t)m * sizeof *z),
+           *sums = calloc((size_t)(2 * c), sizeof *sums);
+    double *got[3] = {NULL, NULL, NULL};
+    assert_non_null(z);
+    assert_non_null(sums);
+    for (int k = 0; k < 3 && gradients; k++)
+        got[k] = elements(s->gradient[k]);
+    for (int64_t r = 0; r < n; r++) {
+        double mean = 0, squares = 0, u_mean = 0, uz_mean = 0;
+        normalised(x + r * m, m, z);
+        for (int64_t i = 0; i < m; i++)
+            mean += x[r * m + i] / (double)m;
+        for (int64_t i = 0; i < m; i++)
+            squares += (x[r * m + i] - mean) * (x[r * m + i] - mean) / (double)m;
+        for (int64_t i = 0; i < m; i++) {
+            const double gi = g[r * m + i], u = gi * scale[i / w];
+            near(y[r * m + i], z[i] * scale[i / w] + shift[i / w], epsilon, "y", m, n, r * m + i);
+            u_mean += u / (double)m;
+            uz_mean += u * z[i] / (double)m;
+            sums[i / w] += gi * z[i];
+            sums[c + i / w] += gi;
+        }
+        for (int64_t i = 0; i < m && gradients; i++)
+            near(got[0][r * m + i],
+                 (g[r * m + i] * scale[i / w] - u_mean - z[i] * uz_mean) / sqrt(squares + 1),
+                 epsilon, "gradient of x", m, n, r * m + i);
+    }
+    for (int64_t i = 0; i < 2 * c && gradients; i++)
+        near(got[1 + i / c][i % c], sums[i], epsilon * (double)(w * n), "a sum across rows", m, n,
+             i);
+    for (int k = 0; k < 3; k++)
+        free(got[k]);
+    free(x), free(g), free(scale), free(shift), free(y), free(z), free(sums);
+}
+
+static void scaled_norms_and_gradients(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 129, 64}, {1, 144, 1},   {1, 256, 5},   {1, 257, 65},
+                                       {1, 768, 70}, {1, 1030, 66}, {1, 3000, 64}, {40, 5, 67},
+                                       {10, 20, 65}, {300, 4, 64},  {7, 300, 66}};
+    fxi_reclaim_all();
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        FX_SCOPE;
+        scaled_norm s = scaled(sizes[k][0], sizes[k][1], sizes[k][2]);
+        compute(s.y);
+        check_scaled(&s, false, 4e-6);
+        s = scaled(sizes[k][0], sizes[k][1], sizes[k][2]);
+        void *all = fx_tuple(s.y, s.gradient[0], s.gradient[1], s.gradient[2]);
+        /* Sums over a few rows are steps of their own. */
+        if (sizes[k][2] < 64)
+            assert_int_equal(fx_eval(all), FX_OK);
+        else
+            compute(all);
+        check_scaled(&s, true, 4e-6);
+    }
+}
+
+/* Rows that do not begin at cache lines, written past the cache. */
+static void large_norms(void **state)
+{
+    (void)state;
+    const int before = fx_num_threads();
+    float *first[4] = {NULL};
+    fxi_reclaim_all();
+    FX_SCOPE;
+    const scaled_norm s = scaled(1, 770, 2800);
+    for (int k = 0; k < 2; k++) {
+        FX_SCOPE;
+        assert_int_equal(fx_set_num_threads(k ? 3 : 1), FX_OK);
+        scaled_norm t = s;
+        t.y = fx_add(fx_mul(s.scale, fx_normalise(s.x, FX_AXES(0, 1), 1)), s.shift);
+        fx_array *const by[] = {s.x, s.scale, s.shift};
+        assert_int_equal(fx_pullback(t.y, s.g, by, 3, t.gradient), FX_OK);
+        compute(fx_tuple(t.y, t.gradient[0], t.gradient[1], t.gradient[2]));
+        fx_array *const all[] = {t.y, t.gradient[0], t.gradient[1], t.gradient[2]};
+        for (int i = 0; i < 4; i++) {
+            const size_t bytes = (size_t)fx_length(all[i]) * sizeof(float);
+            if (k > 0) {
+                assert_memory_equal(first[i], fx_data(all[i]), bytes);
+                free(first[i]);
+                continue;
+            }
+            first[i] = malloc(bytes);
+            assert_non_null(first[i]);
+            memcpy(first[i], fx_data(all[i]), bytes);
+        }
+        if (k == 0)
+            check_scaled(&t, true, 4e-6);
+    }
+    assert_int_equal(fx_set_num_threads(before), FX_OK);
+    compute(s.y);
+    check_scaled(&s, false, 4e-6);
+}
+
 /* The mean of a repeated number: no instruction needs a tile, so the plan has no bytes of tiles. */
 static void without_tiles(void **state)
 {
@@ -452,5 +575,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sparse_sums_have_the_bits_of_the_reducer),
     cmocka_unit_test(not_finite),
     cmocka_unit_test(large_and_on_threads),
+    cmocka_unit_test(scaled_norms_and_gradients),
+    cmocka_unit_test(large_norms),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -50,6 +50,7 @@
 #include "cpu_isa_double.h"
 #include "cpu_isa_ops.h"
 #include "cpu_isa_reduce.h"
+#include "cpu_isa_fused.h"
 #include "cpu_isa_gemm.h"
 #include "cpu_isa_gemv.h"
 #include "cpu_isa_attention.h"
@@ -64,6 +65,7 @@ const fxi_simd FXI_ISA_NAME = {
     .ops = tile_ops,
     .mixed = tile_mixed,
     .pairs = tile_pairs,
+    .fused = &tile_fused,
     .cast = tile_casts,
     .cast_odd = tile_odd,
     .round = tile_round,

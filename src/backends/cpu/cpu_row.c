@@ -273,9 +273,65 @@ static void choose(const runner *r, const fxi_row_call *c, const tile *t)
     }
 }
 
+/* Adds the products of two tiles to the accumulators of a sum across rows. */
+static void products_across(const runner *r, const fxi_row_fused *f, const fxi_row_call *c,
+                            const tile *t)
+{
+    const fxi_row_plan *p = r->p;
+    const fxi_fused_loops *loops = fxi_cpu_simd()->fused;
+    const float *x = (const float *)r->at[f->at[1]], *z = (const float *)r->at[f->at[2]];
+    double *acc = (double *)(r->sums + p->sums[c->across - 1].at) +
+                  (r->first + t->first) % p->groups * p->width;
+    /* Each element has an accumulator, or a run of them has one. */
+    if (p->run == 1) {
+        loops->products(x, z, t->n, acc + t->from);
+        return;
+    }
+    for (int64_t from = t->from, end = from + t->n, n; from < end; from += n, x += n, z += n) {
+        const int64_t left = p->run - from % p->run;
+        n = left < end - from ? left : end - from;
+        loops->dot(x, z, n, acc + from / p->run);
+    }
+}
+
+/* Computes several calls, of which c is the first, in one loop. Returns false if the tile is too
+ * short for the loop. */
+static bool run_fused(const runner *r, const fxi_row_call *c, const tile *t)
+{
+    const fxi_row_fused *f = &r->p->fused[c->fused - 1];
+    const fxi_fused_loops *loops = fxi_cpu_simd()->fused;
+    fxi_fused_tile of = {.n = t->n, .ahead = f->ahead, .streams = f->streams};
+    if (f->kind == FXI_ROW_PRODUCTS) {
+        products_across(r, f, c + 1, t);
+        return true;
+    }
+    /* The reducer adds the terms of such a tile in another order. */
+    if (f->kind == FXI_ROW_DOTS && t->n < SHORT_ROW)
+        return false;
+    for (int k = 0; k < FXI_FUSED_OPERANDS; k++)
+        of.at[k] = f->at[k] < 0 ? NULL : r->at[f->at[k]];
+    if (f->kind != FXI_ROW_DOTS) {
+        (f->kind == FXI_ROW_NORM ? loops->norm : loops->shift)(&of);
+        return true;
+    }
+    /* The sums of a row may be added in several tiles. */
+    const fxi_row_call *const sums[] = {c + 2, c + 4};
+    for (int k = 0; k < 2 && t->begins; k++)
+        sums[k]->reducer->init(r->at[sums[k]->to], 1);
+    loops->dots(&of);
+    for (int k = 0; k < 2 && t->ends; k++)
+        sums[k]->reducer->done(r->at[sums[k]->to], 1,
+                               r->at[sums[k]->src[1]] + t->first * sums[k]->size);
+    return true;
+}
+
 static void run_calls(const runner *r, int32_t from, int32_t to, const tile *t)
 {
     for (const fxi_row_call *c = r->p->calls + from, *end = r->p->calls + to; c < end; c++) {
+        if (c->fused && run_fused(r, c, t)) {
+            c += r->p->fused[c->fused - 1].calls - 1;
+            continue;
+        }
         /* Unused operands name location 0, which exists. */
         const void *const src[] = {r->at[c->src[0]], r->at[c->src[1]], r->at[c->src[2]]};
         if (c->sparse)
@@ -329,14 +385,17 @@ static void run_ahead(const runner *r, const fxi_row_pass *q, const tile *t, int
     enum { LINE = 64, SECOND_LEVEL = 2 };
     const fxi_row_plan *p = r->p;
     const int calls = q->last - q->elements, each = (t->n + calls - 1) / calls;
-    for (int k = 0; k < calls; k++) {
+    for (int k = 0, next; k < calls; k = next) {
+        const fxi_row_call *c = &p->calls[q->elements + k];
+        next = k + (c->fused ? p->fused[c->fused - 1].calls : 1);
         for (int i = 0; i < p->nahead; i++) {
             const int size = p->ahead[i].size;
             const char *from = r->at[p->ahead[i].to] + (block + k * each) * size;
-            for (const char *line = from, *end = from + each * size; line < end; line += LINE)
+            for (const char *line = from, *end = from + (next - k) * each * size; line < end;
+                 line += LINE)
                 __builtin_prefetch(line, 0, SECOND_LEVEL);
         }
-        run_calls(r, q->elements + k, q->elements + k + 1, t);
+        run_calls(r, q->elements + k, q->elements + next, t);
     }
 }
 
@@ -362,7 +421,7 @@ static void run_elements(runner *r, int pass, int64_t rows)
         t.ends = p->tile_rows || t.from + t.n == p->inner;
         if (t.begins)
             begin_row(r, pass, &t);
-        if (pass == p->ahead_pass)
+        if (pass == p->ahead_pass && p->nahead > 0)
             run_ahead(r, q, &t, rows * p->inner);
         else
             run_calls(r, q->elements, q->last, &t);

@@ -38,7 +38,25 @@ typedef struct fxi_row_call {
      * loops. */
     fxi_tile_fn sparse;
     uint8_t choice, ones;
+    uint8_t fused; /* fxi_row_plan.fused[fused − 1] computes this call and the next ones; 0: none */
 } fxi_row_call;
+
+/* Several calls in one loop (cpu_row_fuse.c, fxi_fused_loops). */
+typedef enum fxi_row_fused_kind {
+    FXI_ROW_NORM,
+    FXI_ROW_SHIFT,
+    FXI_ROW_DOTS,
+    FXI_ROW_PRODUCTS /* at[1]·at[2], which the second call adds across rows */
+} fxi_row_fused_kind;
+typedef struct fxi_row_fused {
+    fxi_row_fused_kind kind;
+    int32_t calls;                  /* how many calls it replaces */
+    int16_t at[FXI_FUSED_OPERANDS]; /* locations; −1: NULL */
+    int64_t ahead;                  /* elements to the same one of the next block; 0: nothing is
+                                       fetched */
+    bool streams;
+} fxi_row_fused;
+enum { FXI_ROW_FUSED_MOST = 16 };
 
 /* A sum across rows: an output that a part accumulates over all its rows. */
 typedef struct fxi_row_sum {
@@ -101,6 +119,8 @@ typedef struct fxi_row_plan {
                         the offset in it */
     fxi_row_call *calls; /* the calls after the last pass are on values of rows */
     int32_t ncalls;
+    int32_t nfused;
+    fxi_row_fused fused[FXI_ROW_FUSED_MOST];
     fxi_row_link *splats; /* single operands spread over a tile, once */
     fxi_row_link *laid;   /* operands that repeat with every row, for tiles of rows, once */
     fxi_row_load *loads;
@@ -119,6 +139,12 @@ typedef struct fxi_row_plan {
  * the type of an instruction does not support it. */
 fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan);
 void fxi_row_plan_free(fxi_row_plan *p);
+
+/* Finds sequences of calls that one loop computes. The blocks must be known. */
+void fxi_row_fuse(fxi_row_plan *p);
+
+/* A store past the caches in the form of a loop; attr is the size of an element. */
+void fxi_row_stream(void *d, const void *const *s, int n, int64_t size);
 
 /* The number of consecutive rows that one block may contain at most: all rows, but if rows are
  * columns, only those that are neighbours in memory. */

@@ -519,8 +519,7 @@ static void release_tiles(builder *m, int k, size_t size, bool same)
     }
 }
 
-/* A store in the form of a loop, so that it is a call like all others; attr is the element size. */
-static void stream_tile(void *d, const void *const *s, int n, int64_t size)
+void fxi_row_stream(void *d, const void *const *s, int n, int64_t size)
 {
     fxi_cpu_simd()->stream(d, s[0], (size_t)n * (size_t)size);
 }
@@ -534,7 +533,7 @@ static fxi_tile_fn store_of(const builder *m, int dtype)
     if (m->p->columns) /* in short pieces, which may share cache lines */
         return NULL;
     const int64_t bytes = m->p->inner * m->p->rows * (int64_t)fxi_cpu_size(dtype);
-    return bytes >= FXI_STREAM_BYTES ? stream_tile : NULL;
+    return bytes >= FXI_STREAM_BYTES ? fxi_row_stream : NULL;
 }
 
 /* Chooses where task k stores its elements. A loop may work in place if its operand's
@@ -646,7 +645,7 @@ static void add_element_call(builder *m, int k)
         return;
     add_call(m, store, out, to->elements)->attr = (int64_t)fxi_cpu_size(ins->dtype);
     /* The part then ends with stream_end. */
-    m->p->streams |= store == stream_tile;
+    m->p->streams |= store == fxi_row_stream;
 }
 
 /* The kind of a task decides how often it is called: once for a block (values of rows), or once for
@@ -957,6 +956,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     }
     divide(&m);
     lay_out(&m);
+    fxi_row_fuse(p);
     p->parts = parts_of(p);
     *out_plan = p;
     return FX_OK;

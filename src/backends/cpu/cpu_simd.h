@@ -240,6 +240,29 @@ enum { FXI_PAIR_VECTORS, FXI_PAIR_SECOND_ONE, FXI_PAIR_FIRST_ONE, FXI_PAIR_FORMS
 /* [first][second][operands of the first][is s[2] a single number?] */
 typedef fxi_tile_fn fxi_pair_loops[FXI_PAIR_SECONDS][FXI_PAIR_FORMS][2];
 
+/* Loops for several calls of a row step (cpu_row_fuse.c), all of Float32. `at`: addresses, of which
+ * [0] is the result. The vectors have n elements; while x[i] is read, x[i + ahead] is fetched.
+ * `streams`: the result bypasses the caches. */
+enum { FXI_FUSED_OPERANDS = 8 };
+typedef struct fxi_fused_tile {
+    void *at[FXI_FUSED_OPERANDS];
+    int64_t n, ahead;
+    bool streams;
+} fxi_fused_tile;
+typedef struct fxi_fused_loops {
+    /* at: y, x, m, e, r, g, b, z. z = ((x − m) − e)·r, which is stored if z is not NULL, and
+     * y = z·g + b. m, e and r are numbers. */
+    void (*norm)(const fxi_fused_tile *t);
+    /* at: y, x, c, k, s, v. y = ((x − c)·k + v) + s. c, k and s are numbers. */
+    void (*shift)(const fxi_fused_tile *t);
+    /* at: v, x, g, z, r, dot, sum. v = (x·g)·r, *dot += Σ (x·g)·z, *sum += Σ v. r is a number, dot
+     * and sum are accumulators. At least 16 elements. */
+    void (*dots)(const fxi_fused_tile *t);
+    void (*products)(const float *x, const float *z, int64_t n,
+                     double *acc);                                       /* acc[i] += x[i]·z[i] */
+    void (*dot)(const float *x, const float *z, int64_t n, double *acc); /* *acc += Σ x[i]·z[i] */
+} fxi_fused_loops;
+
 typedef struct fxi_simd {
     const char *name;
     const fxi_tile_fn (*ops)[FXI_C_COUNT]; /* [op][type of the operands; SELECT: of the result] */
@@ -247,7 +270,8 @@ typedef struct fxi_simd {
      * ([0]), their last but one ([1]) or both ([2]); NULL if the operation has no such loop. The
      * results are the same bits as those of `ops`. */
     const fxi_tile_fn (*mixed)[2][3];
-    const fxi_pair_loops *pairs;            /* [first] */
+    const fxi_pair_loops *pairs; /* [first] */
+    const fxi_fused_loops *fused;
     const fxi_tile_fn (*cast)[FXI_C_COUNT]; /* [from][to] */
     const fxi_tile_fn *cast_odd;            /* [from]: to Float32, rounded to odd */
     const fxi_tile_fn *round;        /* [0] Float32 to Float16 values, [1] to BFloat16 values */

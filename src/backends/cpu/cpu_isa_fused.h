@@ -1,0 +1,204 @@
+/* cpu_isa_fused.h: loops that compute several calls of a row step at once; part of cpu_isa.h.
+ *
+ * cpu_row_fuse.c finds the calls. Every operation is rounded as if its result were stored, and sums
+ * are added in the lanes and in the order of the reducers, so the bits are those of the separate
+ * calls. Contraction is off, so the compiler does not join a product and a sum.
+ *
+ * A result that bypasses the caches is stored directly. Its elements before the first aligned
+ * address, and those after the last whole cache line, are computed one by one.
+ */
+
+/* One cache line of Float32 in each round, whose successor at the distance t->ahead is fetched. */
+enum { FUSED_STEP = 16, FUSED_LANES = FXI_VECTOR_BYTES / 4, SECOND_LEVEL = 2 };
+
+/* memcpy, because operands need not begin at multiples of a vector. */
+static inline vf fused_load(const float *p)
+{
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void fused_store(float *p, vf v, bool streams)
+{
+#ifdef FXI_STREAM
+    if (streams) {
+        FXI_STREAM(p, v);
+        return;
+    }
+#endif
+    (void)streams;
+    memcpy(p, &v, sizeof v);
+}
+
+/* The number of elements before the first one whose address suits a streaming store. */
+static inline int64_t fused_head(const fxi_fused_tile *t, bool streams)
+{
+    const int64_t odd = (int64_t)(-(uintptr_t)t->at[0] % FXI_VECTOR_BYTES / sizeof(float));
+    return !streams ? 0 : odd < t->n ? odd : t->n;
+}
+
+/* ---- normalised elements --------------------------------------------------------------------- */
+/* z = ((x − m) − e)·r and y = z·g + b, for elements from … to − 1, one by one. */
+static inline void norm_ends(const fxi_fused_tile *t, int64_t from, int64_t to)
+{
+    float *y = t->at[0], *kept = t->at[7];
+    const float *x = t->at[1], *g = t->at[5], *b = t->at[6];
+    const float m = *(float *)t->at[2], e = *(float *)t->at[3], r = *(float *)t->at[4];
+    for (int64_t i = from; i < to; i++) {
+        const float z = (x[i] - m - e) * r, scaled = z * g[i], result = scaled + b[i];
+        if (kept)
+            kept[i] = z;
+        y[i] = result;
+    }
+}
+static inline void norm_loop(const fxi_fused_tile *t, bool keeps, bool streams)
+{
+    float *y = t->at[0], *kept = t->at[7];
+    const float *x = t->at[1], *g = t->at[5], *b = t->at[6];
+    const vf m = vf_splat(*(float *)t->at[2]), e = vf_splat(*(float *)t->at[3]),
+             r = vf_splat(*(float *)t->at[4]);
+    int64_t i = fused_head(t, streams);
+    norm_ends(t, 0, i);
+    for (; i + FUSED_STEP <= t->n; i += FUSED_STEP) {
+        __builtin_prefetch(x + i + t->ahead, 0, SECOND_LEVEL);
+        FXI_UNROLL
+        for (int k = 0; k < FUSED_STEP; k += FUSED_LANES) {
+            const vf z = (fused_load(x + i + k) - m - e) * r;
+            const vf result = z * fused_load(g + i + k) + fused_load(b + i + k);
+            if (keeps)
+                fused_store(kept + i + k, z, false);
+            fused_store(y + i + k, result, streams);
+        }
+    }
+    norm_ends(t, i, t->n);
+}
+/* A loop for each combination, so that the inner loop has no branch. */
+static void fused_norm(const fxi_fused_tile *t)
+{
+    if (t->at[7])
+        (t->streams ? norm_loop(t, true, true) : norm_loop(t, true, false));
+    else
+        (t->streams ? norm_loop(t, false, true) : norm_loop(t, false, false));
+}
+
+/* ---- the gradient of a norm ------------------------------------------------------------------ */
+/* y = ((x − c)·k + v) + s */
+static inline void shift_ends(const fxi_fused_tile *t, int64_t from, int64_t to)
+{
+    float *y = t->at[0];
+    const float *x = t->at[1], *v = t->at[5];
+    const float c = *(float *)t->at[2], k = *(float *)t->at[3], s = *(float *)t->at[4];
+    for (int64_t i = from; i < to; i++) {
+        const float scaled = (x[i] - c) * k, sum = scaled + v[i];
+        y[i] = sum + s;
+    }
+}
+static inline void shift_loop(const fxi_fused_tile *t, bool streams)
+{
+    float *y = t->at[0];
+    const float *x = t->at[1], *v = t->at[5];
+    const vf c = vf_splat(*(float *)t->at[2]), f = vf_splat(*(float *)t->at[3]),
+             s = vf_splat(*(float *)t->at[4]);
+    int64_t i = fused_head(t, streams);
+    shift_ends(t, 0, i);
+    for (; i + FUSED_STEP <= t->n; i += FUSED_STEP) {
+        __builtin_prefetch(x + i + t->ahead, 0, SECOND_LEVEL);
+        FXI_UNROLL
+        for (int k = 0; k < FUSED_STEP; k += FUSED_LANES)
+            fused_store(y + i + k, (fused_load(x + i + k) - c) * f + fused_load(v + i + k) + s,
+                        streams);
+    }
+    shift_ends(t, i, t->n);
+}
+static void fused_shift(const fxi_fused_tile *t)
+{
+    t->streams ? shift_loop(t, true) : shift_loop(t, false);
+}
+
+/* u = x·g, v = u·r; adds Σ u·z to one accumulator and Σ v to another one. Half vectors, because
+ * the sums are in double. At least FXI_ADD_LANES elements: shorter rows are added in order. */
+static inline vh half_load(const float *p)
+{
+    vh v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static void fused_dots(const fxi_fused_tile *t)
+{
+    float *v = t->at[0];
+    const float *x = t->at[1], *g = t->at[2], *z = t->at[3], r = *(float *)t->at[4];
+    vd dots[WIDE_VECTORS] = {{0}}, sums[WIDE_VECTORS] = {{0}};
+    const vh by = r - (vh){0};
+    int64_t i = 0;
+    for (; i + FXI_ADD_LANES <= t->n; i += FXI_ADD_LANES) {
+        __builtin_prefetch(x + i + t->ahead, 0, SECOND_LEVEL);
+        FXI_UNROLL
+        for (int k = 0; k < WIDE_VECTORS; k++) {
+            const int64_t at = i + k * WIDE_LANES;
+            const vh u = half_load(x + at) * half_load(g + at), uz = u * half_load(z + at),
+                     ur = u * by;
+            memcpy(v + at, &ur, sizeof ur);
+            dots[k] += vd_wide(uz);
+            sums[k] += vd_wide(ur);
+        }
+    }
+    /* The remaining elements go to the first lanes, as in FXI_WIDE_SUM. */
+    if (i < t->n) {
+        float uz[FXI_ADD_LANES] = {0}, ur[FXI_ADD_LANES] = {0};
+        for (int j = 0; i + j < t->n; j++) {
+            const float u = x[i + j] * g[i + j];
+            uz[j] = u * z[i + j];
+            ur[j] = v[i + j] = u * r;
+        }
+        wide_add_f32(uz, dots);
+        wide_add_f32(ur, sums);
+    }
+    *(double *)t->at[5] += wide_fold(dots);
+    *(double *)t->at[6] += wide_fold(sums);
+}
+
+/* ---- sums of products across rows ------------------------------------------------------------ */
+/* acc[i] += x[i]·z[i] */
+/* Half vectors here too. The products are rounded to Float32 before they are added, as in a tile.
+ */
+static void fused_products(const float *x, const float *z, int64_t n, double *acc)
+{
+    int64_t i = 0;
+    for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)
+        FXI_UNROLL
+    for (int k = 0; k < FXI_ADD_LANES; k += WIDE_LANES) {
+        vd a = wide_load_f64(acc + i + k);
+        a += vd_wide(half_load(x + i + k) * half_load(z + i + k));
+        memcpy(acc + i + k, &a, sizeof a);
+    }
+    for (; i < n; i++) {
+        const float product = x[i] * z[i];
+        acc[i] += (double)product;
+    }
+}
+/* *acc += Σ x[i]·z[i] */
+static void fused_dot(const float *x, const float *z, int64_t n, double *acc)
+{
+    vd s[WIDE_VECTORS] = {{0}};
+    float rest[FXI_ADD_LANES] = {0};
+    const int64_t whole = n - n % FXI_ADD_LANES;
+    for (int64_t i = 0; i < whole; i += FXI_ADD_LANES)
+        FXI_UNROLL
+    for (int k = 0; k < WIDE_VECTORS; k++)
+        s[k] += vd_wide(half_load(x + i + k * WIDE_LANES) * half_load(z + i + k * WIDE_LANES));
+    for (int64_t i = whole; i < n; i++)
+        rest[i - whole] = x[i] * z[i];
+    if (n < FXI_ADD_LANES) {
+        rsum_f32_row(rest, n, 1, acc);
+        return;
+    }
+    if (whole < n)
+        wide_add_f32(rest, s);
+    *acc += wide_fold(s);
+}
+
+static const fxi_fused_loops tile_fused = {.norm = fused_norm,
+                                           .shift = fused_shift,
+                                           .dots = fused_dots,
+                                           .products = fused_products,
+                                           .dot = fused_dot};
