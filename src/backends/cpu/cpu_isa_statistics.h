@@ -46,7 +46,9 @@ static void rdev_total(const void *acc, int64_t n, void *out)
 }
 
 /* Contiguous rows are vectors in registers (cpu_isa_reduce.h), which add the same terms in the same
- * order as the lanes of other rows. With columns, the first row gives a pivot for each. */
+ * order as the lanes of other rows. Both use fused multiply-adds where the processor has them: a
+ * product is rounded once less, and two of ten instructions are saved. With columns, the first row
+ * gives a pivot for each. */
 #define FXI_DEVIATIONS(NAME, T, S)                                                                 \
     static inline void NAME##_add(const T *x, vd p, vd s[WIDE_VECTORS], vd q[WIDE_VECTORS])        \
     {                                                                                              \
@@ -54,7 +56,7 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         for (int k = 0; k < WIDE_VECTORS; k++) {                                                   \
             const vd v = wide_load_##S(x + k * WIDE_LANES) - p;                                    \
             s[k] += v;                                                                             \
-            q[k] += v * v;                                                                         \
+            q[k] = vd_fma(v, v, q[k]);                                                             \
         }                                                                                          \
     }                                                                                              \
     static inline void NAME##_dense(const T *x, int64_t n, const deviations *d)                    \
@@ -84,12 +86,12 @@ static void rdev_total(const void *acc, int64_t n, void *out)
             for (int j = 0; j < FXI_ADD_LANES; j++) {                                              \
                 const double v = (double)x[(i + j) * stride] - p;                                  \
                 s[j] += v;                                                                         \
-                q[j] += v * v;                                                                     \
+                q[j] = FXI_FMA1_F64(v, v, q[j]);                                                   \
             }                                                                                      \
         for (int j = 0; i < n; i++, j++) {                                                         \
             const double v = (double)x[i * stride] - p;                                            \
             s[j] += v;                                                                             \
-            q[j] += v * v;                                                                         \
+            q[j] = FXI_FMA1_F64(v, v, q[j]);                                                       \
         }                                                                                          \
         for (int w = FXI_ADD_LANES / 2; w; w /= 2)                                                 \
             for (int j = 0; j < w; j++) {                                                          \
