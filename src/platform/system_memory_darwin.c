@@ -30,8 +30,9 @@ int64_t fxi_system_memory_total(void)
 }
 
 /* Unknown: macOS makes swap files as it needs them. */
-int64_t fxi_system_memory_most(void)
+int64_t fxi_system_memory_most(int64_t *out_held)
 {
+    (void)out_held;
     return -1;
 }
 

@@ -70,18 +70,30 @@ static int64_t address_space(void)
                : (int64_t)limit.rlim_cur;
 }
 
+/* The bytes of the process: its address space, what is in memory, and the part of this that belongs
+ * to files. False if they are unknown. */
+static bool own_bytes(int64_t *out_space, int64_t *out_resident, int64_t *out_files)
+{
+    long long pages[3];
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f)
+        return false;
+    const bool read = fscanf(f, "%lld %lld %lld", &pages[0], &pages[1], &pages[2]) == 3;
+    fclose(f);
+    const int64_t page = (int64_t)fxi_page_bytes();
+    if (read)
+        *out_space = pages[0] * page, *out_resident = pages[1] * page, *out_files = pages[2] * page;
+    return read;
+}
+
 /* The part of that limit which is left; −1 if there is no limit, or if it is unknown. */
 static int64_t address_space_left(void)
 {
     const int64_t limit = address_space();
-    long long pages = -1;
-    FILE *f = limit < 0 ? NULL : fopen("/proc/self/statm", "r");
-    if (!f)
+    int64_t used, resident, files;
+    if (limit < 0 || !own_bytes(&used, &resident, &files))
         return -1;
-    const bool read = fscanf(f, "%lld", &pages) == 1 && pages >= 0;
-    fclose(f);
-    const int64_t used = read ? pages * (int64_t)fxi_page_bytes() : 0;
-    return !read ? -1 : used < limit ? limit - used : 0;
+    return used < limit ? limit - used : 0;
 }
 
 /* group: the limit of the process's cgroups; −1 if there is none. */
@@ -106,12 +118,14 @@ int64_t fxi_system_memory_total(void)
     return total_of(limit);
 }
 
-int64_t fxi_system_memory_most(void)
+int64_t fxi_system_memory_most(int64_t *out_held)
 {
     struct sysinfo machine;
-    int64_t group;
+    int64_t group, space, resident, files;
     if (sysinfo(&machine) != 0)
         return -1;
+    if (out_held)
+        *out_held = own_bytes(&space, &resident, &files) ? resident - files : 0;
     const int64_t unit = machine.mem_unit;
     fxi_cgroup_memory("", &group, NULL);
     return smaller((int64_t)machine.totalram * unit, group) + (int64_t)machine.totalswap * unit;

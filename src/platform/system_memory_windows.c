@@ -36,8 +36,9 @@ void fxi_system_memory_reclaim(void)
 }
 
 /* An allocation that the system cannot hold fails. */
-int64_t fxi_system_memory_most(void)
+int64_t fxi_system_memory_most(int64_t *out_held)
 {
+    (void)out_held;
     return -1;
 }
 

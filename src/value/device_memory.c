@@ -127,8 +127,10 @@ void fxi_memory_figures(fx_device *d, fx_memory *out)
 bool fxi_device_can_hold(fx_device *d, int64_t bytes)
 {
     const int64_t limit = fxi_device_limit(d), total = d->info.memory;
-    return (limit <= 0 || bytes <= limit) && (total <= 0 || bytes <= total) &&
-           fxi_pool_system_holds(fxi_pool_of(d), bytes);
+    if ((limit > 0 && bytes > limit) || (total > 0 && bytes > total))
+        return false;
+    const int64_t most = fxi_device_on_host(d) ? fxi_system_memory_most(NULL) : -1;
+    return most < 0 || bytes <= most;
 }
 
 bool fxi_device_fits(fx_device *d, int64_t bytes, int64_t idle)

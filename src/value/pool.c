@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { EXACT = 4096, NAMED = 4096 };
-static const int64_t LEAST_BOUND = (int64_t)64 << 20;
+static const int64_t LEAST_BOUND = (int64_t)64 << 20, RESERVE = (int64_t)16 << 20;
 
 static fxi_mutex pools_lock = FXI_MUTEX_INIT;
 static fxi_pool *pools; /* of all devices in use */
@@ -64,14 +64,27 @@ int64_t fxi_pool_bound(const fxi_pool *p)
 
 /* ---- live bytes ------------------------------------------------------------------------------ */
 
-/* The system is asked again before anything is refused, because limits can be raised. */
-bool fxi_pool_system_holds(fxi_pool *p, int64_t live)
+/* Linux lets a process allocate more memory than it can hold, and kills the process when it writes
+ * to that memory. What the process holds besides the live bytes, cached blocks too, counts with
+ * them; those that are not written yet cannot be told from it, which only makes the sum smaller.
+ * The system is asked again when half of what was left has been allocated, because asking takes
+ * longer than an allocation, and before anything is refused, because limits can be raised. The
+ * reserve is for page tables, stacks, and the pages of programs that must stay in memory. */
+static bool system_grants(fxi_pool *p, int64_t live, int64_t bytes)
 {
-    if (live <= load(&p->system) || !fxi_device_on_host(p->device))
+    if (live <= load(&p->granted) || !fxi_device_on_host(p->device))
         return true;
-    const int64_t most = fxi_system_memory_most();
-    __atomic_store_n(&p->system, most < 0 ? INT64_MAX : most, __ATOMIC_RELAXED);
-    return most < 0 || live <= most;
+    int64_t held;
+    const int64_t most = fxi_system_memory_most(&held);
+    if (most < 0) {
+        __atomic_store_n(&p->granted, INT64_MAX, __ATOMIC_RELAXED);
+        return true;
+    }
+    const int64_t besides = held - (live - bytes),
+                  reserve = most / 16 < RESERVE ? most / 16 : RESERVE,
+                  left = most - reserve - live - (besides > 0 ? besides : 0);
+    __atomic_store_n(&p->granted, left > 0 ? live + left / 2 : 0, __ATOMIC_RELAXED);
+    return left >= 0;
 }
 
 /* Counts live bytes. False if they would exceed the limit; then they are not counted. */
@@ -79,7 +92,7 @@ static bool count_live(fxi_pool *p, size_t bytes)
 {
     const int64_t n = (int64_t)bytes, limit = load(&p->limit),
                   live = __atomic_add_fetch(&p->live, n, __ATOMIC_RELAXED);
-    if ((limit > 0 && live > limit) || !fxi_pool_system_holds(p, live)) {
+    if ((limit > 0 && live > limit) || !system_grants(p, live, n)) {
         __atomic_sub_fetch(&p->live, n, __ATOMIC_RELAXED);
         return false;
     }

@@ -33,16 +33,17 @@ typedef struct fxi_pool {
     int64_t peak;          /* the most live bytes so far (atomic) */
     int64_t live;          /* bytes of the device's buffers (atomic) */
     int64_t limit;         /* the most live bytes allowed; 0: no limit (atomic) */
-    int64_t system;        /* host memory: live bytes that the system can hold (atomic) */
+    int64_t granted;       /* host memory: live bytes for which the system need not be asked
+                              (atomic) */
     int64_t plans;         /* host memory of the cached plans for the device (atomic) */
     fxi_buffer *arrays;    /* buffers with a name */
     struct fxi_pool *next; /* the pool of another device; the list has a lock of its own */
 } fxi_pool;
 
-/* Every system can hold 64 MiB, so small programs do not ask it. */
+/* Small programs do not ask the system. */
 #define FXI_POOL_EMPTY                                                                             \
     {                                                                                              \
-        .lock = FXI_MUTEX_INIT, .most = -1, .system = 64 << 20                                     \
+        .lock = FXI_MUTEX_INIT, .most = -1, .granted = 16 << 20                                    \
     }
 
 static inline bool fxi_device_on_host(const fx_device *device)
@@ -83,9 +84,6 @@ int64_t fxi_pool_bound(const fxi_pool *p);
 /* Allocates at least `bytes` bytes and counts them as live; *out_bytes: the size of the block. NULL
  * if the allocation fails or exceeds the limit (not recorded). */
 void *fxi_pool_take(fx_device *device, size_t bytes, size_t *out_bytes);
-/* Can the system hold this many live bytes of host memory? Linux lets a process allocate more than
- * it can hold, and kills the process when it writes to them. */
-bool fxi_pool_system_holds(fxi_pool *pool, int64_t live);
 /* Returns a block to the pool; `bytes`: its size from fxi_pool_take. */
 void fxi_pool_give(fx_device *device, void *ptr, size_t bytes);
 /* Frees all kept blocks of the device. */

@@ -214,7 +214,9 @@ static void the_system_is_a_limit(void **state)
 {
     (void)state;
     fxi_reclaim_all();
-    const int64_t most = fxi_system_memory_most(), before = live();
+    enum { BESIDES = 64 << 20 };
+    int64_t held;
+    const int64_t most = fxi_system_memory_most(&held), before = live();
     fxi_buffer *b, *part;
     if (most < 0)
         skip();
@@ -229,6 +231,17 @@ static void the_system_is_a_limit(void **state)
         FX_STATUS_MEMORY);
     fx_error_take();
     fxi_buffer_release(part);
+    /* Other memory of the process counts too: this is more than is left, and would fit alone. */
+    void *besides = malloc(BESIDES);
+    assert_non_null(besides);
+    memset(besides, 1, BESIDES);
+    int64_t now;
+    assert_true(fxi_system_memory_most(&now) == most);
+    assert_true(now >= held + BESIDES);
+    const size_t asked = (size_t)(most - held - BESIDES / 2);
+    assert_int_equal(fxi_buffer_need("test", fx_cpu_device(), asked, &b), FX_STATUS_MEMORY);
+    fx_error_take();
+    free(besides);
     assert_int_equal(live(), before);
 }
 
