@@ -282,13 +282,13 @@ class Help(cli.Cli):
             rows = re.split(r"\n(?=  (?:-\w, |    )--|\n\w)", text)
             rows = [row for row in rows if re.match(r"  (?:-\w, |    )--", row)]
             for row in rows:
-                name, metavar = re.match(r" +(?:-\w, )? *--([\w-]+)(?: ([A-Z|\w]+))?", row).groups()
+                name, metavar = re.match(r" +(?:-\w, )? *--([\w-]+)(?: (\S+))?", row).groups()
                 takes_value = bool(re.match(rf" +(?:-\w, )? *--{name} \S", row))
                 with self.subTest(command=command, option=name):
                     if not takes_value:
                         flags += 1
                         continue
-                    value = metavar.split("|")[0] if metavar[0].islower() else "2"
+                    value = metavar.split("|")[0] if not metavar[0].isupper() else "2"
                     ended = self.run_cli(command, f"--{name}", value, f"--{name}", value)
                     several = "may be given several times" in re.sub(r"\s+", " ", row)
                     said = f'cflux {command}: --{name} is given twice: "{value}" and "{value}"\n'
