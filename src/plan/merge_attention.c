@@ -49,13 +49,14 @@ static void take_output(fx_step *to, fx_step *from)
     fxi_step_free(from);
 }
 
-/* Both gradients, f and s, become one step, if the device prefers that. */
+/* Both gradients, f and s, become one step, if the device prefers that and allows so many buffers.
+ */
 static bool merge_gradients(const fxi_planner *how, fx_device *device, fx_step *f, fx_step *s)
 {
     const bool by_key = fx_step_attention(f)->kind == FX_ATTENTION_GRADIENT_KEY_VALUE;
     fx_step all = by_key ? *f : *s, query = by_key ? *s : *f;
     all.as.attention.kind = FX_ATTENTION_GRADIENTS;
-    if (!how->attention || !how->attention(device, &all))
+    if (!how->attention || fx_step_buffers(&all) >= how->buffers || !how->attention(device, &all))
         return false;
     take_output(&all, &query);
     *f = all;

@@ -381,6 +381,16 @@ static bool check_own_write(const checking *c, int32_t i, int k)
                  (int)i, name_of(c, i), (int)w, (int)v);
 }
 
+/* Does the device allow a kernel with so many buffers? */
+static bool check_buffers(const checking *c, int32_t i)
+{
+    const int32_t most = c->p->device ? c->p->device->info.buffers : 0,
+                  n = fx_step_buffers(&c->p->steps[i]);
+    return most == 0 || n <= most ||
+           wrong(c, "step %d (%s) may need %d buffers, and the device allows %d", (int)i,
+                 name_of(c, i), (int)n, (int)most);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* The order of these checks is the order of events in a step: read operands, write work space,
@@ -388,6 +398,8 @@ static bool check_own_write(const checking *c, int32_t i, int k)
 static bool check_step(checking *c, int32_t i)
 {
     const fx_step *s = &c->p->steps[i];
+    if (!check_buffers(c, i))
+        return false;
     for (int k = 0; k < s->nin; k++)
         if (!check_operand(c, i, k) ||
             (s->cls == FX_CLASS_ATTENTION && !check_attention_operand(c, i, k)))

@@ -485,6 +485,12 @@ static void plans_are_checked(void **state)
     char why[200];
     assert_int_equal(fxi_plan_check(p, why, sizeof why), FX_OK);
     assert_true(p->nsteps >= 2);
+    fx_device small = *p->device, *device = p->device;
+    small.info.buffers = 2;
+    p->device = &small;
+    assert_int_equal(fxi_plan_check(p, why, sizeof why), FX_STATUS_INTERNAL);
+    assert_non_null(strstr(why, "buffers, and the device allows 2"));
+    p->device = device;
     const fx_step swapped = p->steps[0];
     p->steps[0] = p->steps[p->nsteps - 1];
     p->steps[p->nsteps - 1] = swapped;
