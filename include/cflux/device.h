@@ -146,7 +146,8 @@ FX_API fx_status fx_kernels_list(const char *path, fx_kernels_fn visit, void *us
 
 /* Limits the bytes of arrays and work space on a device, including cached memory if the device has
  * its own memory. 0 (default): no limit, except on Linux for the CPU: the memory of the machine, or
- * the limit of its cgroup if that is less, plus the swap space. Memory in use is not affected. */
+ * the limit of its cgroup if that is less, plus the swap space, minus the other memory of the
+ * process and a reserve of at most 16 MiB. Memory in use is not affected. */
 FX_API void fx_set_memory_limit(fx_device *device, int64_t bytes);
 /* Limits the cached bytes of a device with its own memory. 0: no caching; less than 0 (default):
  * half of the peak of live bytes, at least 64 MiB. */

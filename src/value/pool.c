@@ -65,8 +65,8 @@ int64_t fxi_pool_bound(const fxi_pool *p)
 /* ---- live bytes ------------------------------------------------------------------------------ */
 
 /* Linux lets a process allocate more memory than it can hold, and kills the process when it writes
- * to that memory. What the process holds besides the live bytes, cached blocks too, counts with
- * them; those that are not written yet cannot be told from it, which only makes the sum smaller.
+ * to that memory. Other memory of the process counts too, cached blocks included: the resident
+ * bytes minus the live ones. Live bytes that are not yet written make this difference too small.
  * The system is asked again when half of what was left has been allocated, because asking takes
  * longer than an allocation, and before anything is refused, because limits can be raised. The
  * reserve is for page tables, stacks, and the pages of programs that must stay in memory. */

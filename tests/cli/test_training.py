@@ -949,7 +949,7 @@ class Learning(Training):
         self.refused(*base, "-c", "p.checkpoint", words="--precision bf16")
         self.refused(*base, "--precision", "f16", "-o", "MixedPrecision(Adam())",
                      words="MixedPrecision cannot be inside another rule")
-        self.refused(*base, "--precision", "f8", words="--precision takes one of f32|bf16|f16")
+        self.refused(*base, "--precision", "f8", words='--precision is "f8", expected one of f32|bf16|f16')
 
     def test_schedules_of_the_whole_run(self):
         """A short form is the schedule whose length is the number of training steps: 3 epochs of 7 batches, the last one small."""
@@ -1657,7 +1657,7 @@ class Refusals(Training):
             ended = self.run_cli(*request)
             self.assertEqual((ended.status, ended.err.count("\n")), (2, 2), ended.err)
             self.assertIn(words, ended.err)
-        self.bad("-d", "comma.csv", "--decimal", ";", words='--decimal takes one of .|,, got ";"')
+        self.bad("-d", "comma.csv", "--decimal", ";", words='--decimal is ";", expected one of .|,')
         self.refused(*train, "x.npy", "--decimal", ",", words="--decimal: x.npy is an npy file, not a CSV file")
 
     def test_closed_streams(self):

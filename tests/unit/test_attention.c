@@ -3,6 +3,7 @@
 #include "semantics_check.h"
 
 #include "cpu_parallel.h"
+#include "planning.h"
 
 #include <stdlib.h>
 
@@ -303,6 +304,36 @@ static void floats_are_computed_by_kernels(void **state)
     SAME(difference(y, fx_slice(one[0], 1, 0, HIDDEN)), 0);
 }
 
+/* All three gradients in one step need 9 buffers, so a device that allows 8 computes them in two
+ * steps. The check of plans counts the buffers of every step. */
+static void few_buffers(void **state)
+{
+    (void)state;
+    enum { N = 64, F = 24, BATCH = 16 };
+    static char text[20000];
+    const bool checked = fxi_plans_checked();
+    FX_SCOPE;
+    fx_seed(9);
+    fx_array *x[3], *all[4], *two[4];
+    for (int i = 0; i < 3; i++)
+        x[i] = fx_randn(F, N, BATCH);
+    assert_int_equal(fx_eval(fx_tuple(x[0], x[1], x[2])), FX_OK);
+    fx_array *y = fx_child(fx_dot_product_attention(x[0], x[1], x[2]), 0), *g[3];
+    assert_int_equal(fx_pullback(y, y, x, 3, g), FX_OK);
+    fx_plan_text(fx_tuple(g[0], g[1], g[2]), text, sizeof text);
+    assert_non_null(strstr(text, "attention gradients("));
+    all_of(x, all);
+    fxi_plans_reclaim();
+    fxi_plans_checked_set(true);
+    fx_cpu_device()->info.buffers = 8;
+    all_of(x, two);
+    fx_cpu_device()->info.buffers = 0;
+    fxi_plans_checked_set(checked);
+    fxi_plans_reclaim();
+    for (int i = 0; i < 4; i++)
+        assert_true(difference(two[i], all[i]) < 1e-5);
+}
+
 /* Nor are they computed when a thread evaluates by itself, because many results are pending. */
 static void automatic_evaluations_leave_out_the_scores(void **state)
 {
@@ -546,6 +577,7 @@ int main(void)
         TEST(many_blocks_of_16_bits),
         TEST(memory_is_linear_in_the_length),
         TEST(floats_are_computed_by_kernels),
+        TEST(few_buffers),
         TEST(updates_leave_out_the_scores),
         TEST(automatic_evaluations_leave_out_the_scores),
         TEST(rotary_embedding_rotates_pairs),

@@ -70,8 +70,8 @@ static bool is_choice(const char *choices, const char *word)
 static int read_choice(const option_row *row, const char *text)
 {
     if (!is_choice(row->metavar, text))
-        return fail(EXIT_BAD_INPUT, "--%s takes one of %s, got \"%s\"", row->name, row->metavar,
-                    text);
+        return fail(EXIT_BAD_INPUT, "--%s is \"%s\", expected one of %s", row->name, text,
+                    row->metavar);
     *(const char **)row->to = text;
     return -1;
 }

@@ -158,18 +158,18 @@ static void fused_dots(const fxi_fused_tile *t)
 }
 
 /* ---- sums of products across rows ------------------------------------------------------------ */
-/* acc[i] += x[i]·z[i] */
-/* Half vectors here too. The products are rounded to Float32 before they are added, as in a tile.
- */
+/* acc[i] += x[i]·z[i]. Half vectors here too. The products are rounded to Float32 before they are
+ * added, as in a tile. */
 static void fused_products(const float *x, const float *z, int64_t n, double *acc)
 {
     int64_t i = 0;
-    for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)
+    for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES) {
         FXI_UNROLL
-    for (int k = 0; k < FXI_ADD_LANES; k += WIDE_LANES) {
-        vd a = wide_load_f64(acc + i + k);
-        a += vd_wide(half_load(x + i + k) * half_load(z + i + k));
-        memcpy(acc + i + k, &a, sizeof a);
+        for (int k = 0; k < FXI_ADD_LANES; k += WIDE_LANES) {
+            vd a = wide_load_f64(acc + i + k);
+            a += vd_wide(half_load(x + i + k) * half_load(z + i + k));
+            memcpy(acc + i + k, &a, sizeof a);
+        }
     }
     for (; i < n; i++) {
         const float product = x[i] * z[i];
@@ -182,10 +182,11 @@ static void fused_dot(const float *x, const float *z, int64_t n, double *acc)
     vd s[WIDE_VECTORS] = {{0}};
     float rest[FXI_ADD_LANES] = {0};
     const int64_t whole = n - n % FXI_ADD_LANES;
-    for (int64_t i = 0; i < whole; i += FXI_ADD_LANES)
+    for (int64_t i = 0; i < whole; i += FXI_ADD_LANES) {
         FXI_UNROLL
-    for (int k = 0; k < WIDE_VECTORS; k++)
-        s[k] += vd_wide(half_load(x + i + k * WIDE_LANES) * half_load(z + i + k * WIDE_LANES));
+        for (int k = 0; k < WIDE_VECTORS; k++)
+            s[k] += vd_wide(half_load(x + i + k * WIDE_LANES) * half_load(z + i + k * WIDE_LANES));
+    }
     for (int64_t i = whole; i < n; i++)
         rest[i - whole] = x[i] * z[i];
     if (n < FXI_ADD_LANES) {

@@ -194,11 +194,12 @@ void fxi_row_fuse(fxi_row_plan *p)
 {
     static bool (*const find[])(const finder *, int32_t, fxi_row_fused *) = {
         find_norm, find_shift, find_dots, find_products};
+    enum { KINDS = sizeof find / sizeof *find };
     /* The loops compute one row. */
     for (int pass = 0; pass < p->npasses && !p->tile_rows && !p->columns; pass++) {
         const finder f = {p, fxi_cpu_simd(), p->passes[pass].last};
         for (int32_t k = p->passes[pass].elements; k < f.last; k++)
-            for (int i = 0; i < 4 && p->nfused < FXI_ROW_FUSED_MOST; i++) {
+            for (int i = 0; i < KINDS && p->nfused < FXI_ROW_FUSED_MOST; i++) {
                 fxi_row_fused *out = &p->fused[p->nfused];
                 if (!find[i](&f, k, out))
                     continue;
