@@ -94,7 +94,7 @@ fuzz-and-packages: fuzz-build
 	    $(MAKE) fuzz-short || status=1; wait $$packages || status=1; cat $(BUILD)/debian.log; exit $$status
 
 # Other builds of the suite leave out the tests that need to run once (tests/CMakeLists.txt). CFLUX_PART=K/N runs
-# a part of the others (scripts/suite): continuous integration runs another third for each commit.
+# a part of the others (scripts/suite): continuous integration runs another quarter for each commit.
 AGAIN      = -L quick -LE once
 CFLUX_PART ?= 1/1
 IN_PARTS   = PART=$(CFLUX_PART) $(ROOT)/scripts/suite

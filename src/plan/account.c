@@ -58,7 +58,7 @@ static int64_t bytes_alone(const fxi_graph *g, int32_t id)
         return 0;
     int64_t bytes = node_bytes(g, id);
     for (int i = 0; i < n->nin; i++)
-        bytes += node_bytes(g, fxi_graph_input(g, id, i));
+        bytes = fxi_add_sizes(bytes, node_bytes(g, fxi_graph_input(g, id, i)));
     return bytes;
 }
 
@@ -66,7 +66,7 @@ void fxi_account(fxi_plan *p, const fxi_graph *g)
 {
     int64_t alone = 0, moved = 0;
     for (int32_t i = 0; i < g->n; i++)
-        alone += bytes_alone(g, i);
+        alone = fxi_add_sizes(alone, bytes_alone(g, i));
     for (int32_t i = 0; i < p->nsteps; i++) {
         moved += fxi_step_bytes(p, &p->steps[i]);
         p->fused_steps += fxi_step_nodes(&p->steps[i]) > 1;

@@ -59,6 +59,7 @@ static inline bool fxi_is_number(const fx_tensor *t)
 
 /* The functions below return −1, NULL or false if an allocation fails. */
 
+/* Also if no process can have so many bytes; p->too_large says how many, then. */
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);
 int32_t fxi_add_literal(fxi_plan *p,
                         fxi_plan_literal literal); /* also adds a value for it, and returns that */

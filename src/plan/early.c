@@ -59,21 +59,23 @@ static int32_t steps_saved(const moving *m, int32_t v, int32_t i, int32_t to)
 }
 
 /* The decrease of the sum, over all steps, of the bytes that are kept, if step i moves to after
- * step `to`. Its outputs are kept for longer, its operands perhaps not as long. */
-static int64_t gain(const moving *m, int32_t i, int32_t to)
+ * step `to`. Its outputs are kept for longer, its operands perhaps not as long. A double, because
+ * bytes × steps can exceed 2^63. */
+static double gain(const moving *m, int32_t i, int32_t to)
 {
     const fx_step *s = &m->p->steps[i];
-    int64_t sum = 0;
+    double sum = 0;
     for (int k = 0; k < s->nin; k++) {
         bool again = false;
         for (int j = 0; j < k; j++)
             again |= s->in_value[j] == s->in_value[k];
         if (!again)
-            sum += m->p->values[s->in_value[k]].bytes * steps_saved(m, s->in_value[k], i, to);
+            sum +=
+                (double)m->p->values[s->in_value[k]].bytes * steps_saved(m, s->in_value[k], i, to);
     }
     for (int32_t k = 0; k < fx_step_outputs(s); k++)
         if (m->p->values[fx_step_output(s, k)].kind == FXI_VALUE_ARENA)
-            sum -= m->p->values[fx_step_output(s, k)].bytes * (i - to);
+            sum -= (double)m->p->values[fx_step_output(s, k)].bytes * (i - to);
     return sum;
 }
 

@@ -11,8 +11,19 @@
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* Processes on today's processors have at most 2^47 bytes of addresses. With this limit, sums of
+ * sizes do not overflow, neither in the planner nor in the kernels of backends. */
+static const int64_t most_bytes = INT64_C(1) << 47;
+
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes)
 {
+    if (kind == FXI_VALUE_ARENA) {
+        p->stored_bytes = fxi_add_sizes(p->stored_bytes, bytes);
+        if (bytes > most_bytes || p->stored_bytes >= FXI_SIZE_CAP) {
+            p->too_large = bytes;
+            return -1;
+        }
+    }
     /* Values are named by number, because the list may move when it grows. first and last are noted
      * when the order of steps is final (note_lives in plan.c). */
     if (!fxi_grow(&p->values, &p->value_capacity, p->nvalues + 1, sizeof *p->values))

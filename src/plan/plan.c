@@ -15,6 +15,7 @@
 #include "literal.h"
 #include <cflux/backend.h>
 #include "counters.h"
+#include "pool.h"
 
 #include <string.h>
 
@@ -345,6 +346,8 @@ static fx_status build_once(const fxi_planner *how, const fxi_graph *g, fxi_plan
     fxi_groups_free(&b.groups);
     if (status == FX_OK)
         status = check(how, p);
+    else if (status == FX_STATUS_MEMORY && p && p->too_large)
+        fxi_no_memory("eval", p->device, p->too_large, "");
     else if (status == FX_STATUS_MEMORY)
         fx_fail(status, "plan", "no memory for a plan of %d nodes", (int)g->n);
     if (status == FX_OK)

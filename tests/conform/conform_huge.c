@@ -1,9 +1,10 @@
 /* conform_huge.c: records every row of the table, and its gradient, on arrays of huge sizes.
  *
- * The inputs are numbers expanded to sizes of up to 2^58, so they take no memory, and nothing is
- * evaluated. A size that occurs several times in a row's shapes is enlarged everywhere or nowhere,
- * so that most sizes still match. Recording must give an array whose sizes fit (fxi_sizes_fit), or
- * an error that says what is wrong. The sanitizers find sums and products that overflow on the way.
+ * The inputs are numbers expanded to sizes of up to 2^58, so they take no memory. A size that
+ * occurs several times in a row's shapes is enlarged everywhere or nowhere, so that most sizes
+ * still match. Recording must give an array whose sizes fit (fxi_sizes_fit), or an error that says
+ * what is wrong. Results and gradients are planned, but not evaluated: a plan exists, or too much
+ * memory is the error. The sanitizers find sums and products that overflow on the way.
  */
 #include "conform.h"
 
@@ -63,8 +64,24 @@ static bool sound(fx_array *x, char *why, size_t size)
            e.message[0];
 }
 
-/* Counts the results that were too large, so that the mode itself is known to reach them. */
-static int refused;
+/* Counts the results that were too large to be recorded, and to be planned, and the plans, so that
+ * the mode itself is known to reach them. */
+static int refused, unplanned, planned;
+
+/* False, with the reason, if the arrays of an object have no plan for another reason than memory.
+ * Tries one in five, to save time. */
+static bool plans(void *object, uint64_t *state, char *why, size_t size)
+{
+    if (random_bits(state) % 5)
+        return true;
+    fx_error_take(); /* of results that the object does not contain, as the scores of attention */
+    fx_plan_text(object, NULL, 0);
+    const fx_error e = fx_error_take();
+    planned += e.status == FX_OK;
+    unplanned += e.status == FX_STATUS_MEMORY;
+    snprintf(why, size, "%s %s", fx_status_name(e.status), e.message);
+    return e.status == FX_OK || e.status == FX_STATUS_MEMORY;
+}
 
 static cf_outcome record(const cf_options *o, const cf_row *row, const cf_shape *s, uint64_t *state,
                          char *why, size_t size)
@@ -97,17 +114,19 @@ static cf_outcome record(const cf_options *o, const cf_row *row, const cf_shape 
         refused += strstr(why, "the product of the sizes overflows") != NULL;
         return CF_PASS;
     }
+    if (!plans(y, state, why, size))
+        return CF_FAIL;
     if ((row->flags & CF_NO_GRAD) || !cf_is_real(fx_eltype(y)) || nreals == 0)
         return CF_PASS;
     if (fx_gradient_of(fx_sum(y), reals, nreals, gradients) == FX_OK)
-        return CF_PASS;
+        return plans(fxi_tuple(nreals, (void **)gradients), state, why, size) ? CF_PASS : CF_FAIL;
     return sound(gradients[0], why, size) ? CF_PASS : CF_FAIL;
 }
 
 void cf_huge_sizes(const cf_options *o, cf_tally *t)
 {
     uint64_t state = 88172645463325252u;
-    refused = 0;
+    refused = unplanned = planned = 0;
     for (const cf_row *const *table = cf_tables; *table; table++)
         for (const cf_row *row = *table; row->name; row++)
             for (int s = 0; row->shapes[s]; s++) {
@@ -125,4 +144,8 @@ void cf_huge_sizes(const cf_options *o, cf_tally *t)
             }
     if (o->nfilters == 0 && refused < 100)
         cf_count(o, t, "conform/refused.huge", CF_FAIL, "hardly any result was too large");
+    if (o->nfilters == 0 && (unplanned < 100 || planned < 3000))
+        cf_count(o, t, "conform/planned.huge", CF_FAIL, "hardly any plan, or none too large");
+    printf("huge: %d results too large to record, %d too large to plan, %d planned\n", refused,
+           unplanned, planned);
 }

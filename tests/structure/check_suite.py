@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """scripts/suite divides the tests into parts: each test is in exactly one of them, or in all if ALWAYS names it.
 
-For each kind of selection of the Makefile, the three parts must together be the list of CTest, and of similar size. A
+For each kind of selection of the Makefile, the parts must together be the list of CTest, and of similar size. A
 part that does not exist is refused. scripts/windows, which runs late, must expect as many programs as
 tests/windows/CMakeLists.txt selects. Usage: check_suite.py BUILD
 """
@@ -13,7 +13,7 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SUITE = os.path.join(ROOT, "scripts", "suite")
-PARTS = 3
+PARTS = 4
 # Arguments of CTest, ALWAYS, and the least number of tests.
 SELECTIONS = [(["-L", "quick", "-LE", "once"], "", 200),
               (["-L", "quick", "-LE", "once"], "^(conform/quick|golden/recorded|unit/cpu_.*)$", 200),
