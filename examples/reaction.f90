@@ -42,7 +42,7 @@ contains
         real(real64), intent(inout) :: r(:)
         integer :: scope
         scope = fx_begin_test()
-        call fx_read_into(fx_predict(network, fx_f32(fx_from(reshape(u, [1, n])))), r)
+        call fx_read_into(fx_predict(network, fx_from(reshape(u, [1, n]))), r)
         call fx_end(scope)
         call fx_check()
     end subroutine reactions

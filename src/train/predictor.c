@@ -232,22 +232,38 @@ static fx_array *scaled(void *predictor, fx_array *x)
     if (!mean)
         return x;
     fx_array *std = fx_cpu((fx_array *)entry(predictor, "std"));
-    return fx_cast(fx_div(fx_sub(fx_cast(x, FX_DTYPE_F64), fx_cpu(mean)), std), FX_DTYPE_F32);
+    return fx_div(fx_sub(fx_cast(x, FX_DTYPE_F64), fx_cpu(mean)), std);
+}
+
+static void find_double(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path, (void)trainable;
+    if (fx_eltype(x) == FX_DTYPE_F64)
+        *(fx_dtype *)user = FX_DTYPE_F64;
+}
+
+/* The element type of the model's input: Float64 if the model has a Float64 array. */
+static fx_dtype input_type(void *predictor)
+{
+    fx_dtype type = FX_DTYPE_F32;
+    fx_visit(entry(predictor, "model"), find_double, &type);
+    return type;
 }
 
 /* The input of the model for some observations. */
-static void *input_of(void *predictor, fx_array *x)
+static void *input_of(void *predictor, fx_dtype type, fx_array *x)
 {
     if (fxi_predictor_context(predictor) > 0)
         return x;
-    return entry(predictor, "merges") ? fx_token_bags(x) : scaled(predictor, x);
+    return entry(predictor, "merges") ? fx_token_bags(x) : fx_cast(scaled(predictor, x), type);
 }
 
 /* The outputs for one batch, evaluated, on the CPU; the scope of the caller owns them. */
-static fx_array *predict_batch(void *predictor, fx_device *device, fx_array *x)
+static fx_array *predict_batch(void *predictor, fx_device *device, fx_dtype type, fx_array *x)
 {
     FXI_SCOPE;
-    fx_array *y = fx_cpu(fx_call(entry(predictor, "model"), fx_to(device, input_of(predictor, x))));
+    fx_array *y =
+        fx_cpu(fx_call(entry(predictor, "model"), fx_to(device, input_of(predictor, type, x))));
     const fx_status status = fx_eval(y);
     return fx_keep(status == FX_OK ? y : fx_error_array(status));
 }
@@ -257,12 +273,13 @@ static fx_array *predict_batches(void *predictor, fx_array *x)
     const int last = fx_ndims(x) - 1;
     const int64_t n = fx_size(x, last), batches = (n + BATCH - 1) / BATCH;
     fx_device *device = fx_device_of(entry(predictor, "model"));
+    const fx_dtype type = input_type(predictor);
     fx_array **parts = fxi_calloc((size_t)batches, sizeof *parts);
     fx_status status =
         parts ? FX_OK : fx_fail(FX_STATUS_MEMORY, OP, "no memory for the predictions");
     for (int64_t i = 0; status == FX_OK && i < batches; i++) {
         const int64_t end = (i + 1) * BATCH < n ? (i + 1) * BATCH : n;
-        parts[i] = predict_batch(predictor, device ? device : fx_cpu_device(),
+        parts[i] = predict_batch(predictor, device ? device : fx_cpu_device(), type,
                                  fx_slice(x, last, i * BATCH, end));
         status = fx_is_error(parts[i]) ? fx_array_status(parts[i]) : FX_OK;
     }
@@ -296,8 +313,8 @@ fx_array *fx_predict(void *predictor, fx_array *x)
                    ? x
                    : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP, "x must be an array, got %s",
                                             x ? fx_type_of(x)->name : "NULL"));
-    x = entry(predictor, "merges") ? ids_of(x)
-                                   : shaped(predictor, fx_cpu(fx_cast(x, FX_DTYPE_F32)));
+    const fx_dtype type = fx_eltype(x) == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+    x = entry(predictor, "merges") ? ids_of(x) : shaped(predictor, fx_cpu(fx_cast(x, type)));
     return fx_is_error(x) ? x : fx_keep(predict_batches(predictor, x));
 }
 

@@ -400,6 +400,32 @@ static void count_failure(const fx_error *error, void *user)
     ++*(int *)user;
 }
 
+/* A model of Float64 gets all digits of its input; 16777217 = 2^24 + 1 is no Float32. A mean is
+ * subtracted from all digits of Float64 input, whatever the type of the model. */
+static void keeps_double_precision(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const double x[] = {16777217, 0.1, 16777217, 16777218, NAN, 16777217};
+    static const float means[] = {16777216, 16777216}, stds[] = {1, 1}, fills[] = {16777218, 0};
+    fx_array *input = fx_from(FX_DTYPE_F64, x, 2, 3);
+    void *plain = fx_predictor(NULL, fx_named_tuple("model", fx_f64(sum_model())));
+    fx_array *y = fx_predict(plain, input);
+    assert_int_equal(fx_eltype(y), FX_DTYPE_F64);
+    const double *all = fx_data(y);
+    assert_non_null(all);
+    assert_true(fabs(all[0] - (3 * 16777217.0 + 5 * 0.1 + 1)) < 1e-7);
+
+    void *scaled = fx_named_tuple("model", sum_model(), "mean", numbers(2, means), "std",
+                                  numbers(2, stds), "fill", numbers(2, fills));
+    y = fx_predict(fx_predictor(NULL, scaled), fx_slice(input, 1, 1, 3));
+    assert_int_equal(fx_eltype(y), FX_DTYPE_F32);
+    const float *values = fx_data(y);
+    assert_non_null(values);
+    assert_float_equal(values[0], 3 * 1 + 5 * 2 + 1, 1e-6);
+    assert_float_equal(values[1], 3 * 2 + 5 * 1 + 1, 1e-6);
+}
+
 /* A program logs that its file is missing, and takes the record. Every function that then receives
  * the error object passes on its status, without a second report. */
 static void missing_files_keep_their_status(void **state)
@@ -439,6 +465,7 @@ int main(void)
         cmocka_unit_test(predicts_texts),
         cmocka_unit_test(continues_texts),
         cmocka_unit_test(refused_texts),
+        cmocka_unit_test(keeps_double_precision),
         cmocka_unit_test(missing_files_keep_their_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
