@@ -38,7 +38,7 @@ typedef enum cf_domain {
 } cf_domain;
 
 typedef enum cf_tolerance {
-    CF_POINT,   /* each element: f32 1.3e-6 relative + 1e-5 absolute; f64 1e-12 relative */
+    CF_POINT,   /* each element: f32 1.3e-6 relative + 1e-5 absolute; f64 1e-12 + 1e-13 */
     CF_NMSE,    /* Σ(y−r)² / Σr²: f32 1e-11, f64 1e-24 */
     CF_ROUNDED, /* CF_NMSE, but forty times its limit for 16-bit floats: several roundings */
     CF_EXACT    /* equal values */
@@ -172,7 +172,7 @@ cf_outcome cf_run_threads(const cf_options *o, const cf_case *c, char *why, size
 cf_outcome cf_run_replay(const cf_options *o, const cf_case *c, char *why, size_t size);
 /* The number of kernels that ran on the device under test; those of ref do not count. */
 extern uint64_t cf_device_kernels;
-/* Converts the thread's error record to an outcome and a sentence. */
+/* Converts the thread's error record to an outcome and a message. */
 cf_outcome cf_error_outcome(char *why, size_t size);
 
 bool cf_selected(const cf_options *o, const char *name);

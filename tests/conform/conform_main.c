@@ -1,16 +1,17 @@
 /* conform_main.c: expands the table into cases, runs them, counts.
  *
- *   conform_runner [--mode test|grad|types|random|mixed|threads|replay|perf|support]
+ *   conform_runner [--mode test|grad|types|random|mixed|huge|threads|replay|perf|support]
  *                  [--device cuda:0] [--full] [--sample N] [--shard k/n] [--graphs N]
  *                  [--seed FIRST] [-v] [filter…]
  *
- * Several modes are a comma-separated list; default: test, grad, types, random and mixed. `threads`
- * compares the bits that several numbers of threads give, `replay` those of launches and of
- * replayed graphs. A filter is a part of a name, or a full name with its device, which is then the
- * device under test. The default run has every operation, type, mode and variant, but not every
- * combination. --full runs all combinations, --sample every N-th case of a row (the seed CFLUX_SEED
- * chooses the first one), --shard the k-th part (from 1) of n. --graphs is the number of random
- * graphs of `mixed`, --seed the seed of the first.
+ * Several modes are a comma-separated list; default: test, grad, types, random and mixed. `huge`
+ * records the rows on arrays of huge sizes, `threads` compares the bits that several numbers of
+ * threads give, `replay` those of launches and of replayed graphs. A filter is a part of a name, or
+ * a full name with its device, which is then the device under test. The default run has every
+ * operation, type, mode and variant, but not every combination. --full runs all combinations,
+ * --sample every N-th case of a row (the seed CFLUX_SEED chooses the first one), --shard the k-th
+ * part (from 1) of n. --graphs is the number of random graphs of `mixed`, --seed the seed of the
+ * first.
  *
  * A run fails if a case fails, if a case that a backend declared as missing passes, if no kernel
  * ran (or, where the backend counts them, none was launched on its device), if fewer cases ran than
@@ -259,18 +260,18 @@ static int run_tables(const cf_options *o, const char *only)
 
 static int usage(void)
 {
-    fprintf(
-        stderr,
-        "usage: conform_runner [--mode test|grad|types|random|mixed|threads|replay|perf|support] "
-        "[--device NAME]\n"
-        "                      [--full] [--sample N] [--shard K/N] [--graphs N] [--seed "
-        "FIRST] [-v]\n"
-        "                      [filter...]\n"
-        "  --sample N     every N-th case; the environment's CFLUX_SEED chooses the first\n"
-        "  --shard K/N    the K-th part of N\n"
-        "  --graphs N     random graphs of mode mixed (default: 300, with --full 1000)\n"
-        "  --seed FIRST   seed of the first of them (default: 0)\n"
-        "  filter         a part of a case's name; with @device, a case\n");
+    fprintf(stderr,
+            "usage: conform_runner [--mode "
+            "test|grad|types|random|mixed|huge|threads|replay|perf|support]\n"
+            "                      [--device NAME]\n"
+            "                      [--full] [--sample N] [--shard K/N] [--graphs N] [--seed "
+            "FIRST] [-v]\n"
+            "                      [filter...]\n"
+            "  --sample N     every N-th case; the environment's CFLUX_SEED chooses the first\n"
+            "  --shard K/N    the K-th part of N\n"
+            "  --graphs N     random graphs of mode mixed (default: 300, with --full 1000)\n"
+            "  --seed FIRST   seed of the first of them (default: 0)\n"
+            "  filter         a part of a case's name; with @device, a case\n");
     return 2;
 }
 

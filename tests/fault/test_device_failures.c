@@ -1,6 +1,6 @@
 /* test_device_failures.c: devices that fail while a program trains a small convolutional network:
  * every allocation, launch and copy fails in turn, once or from then on, and the device is lost at
- * every call in turn. After each failure a sentence names the device, nothing leaks, values are the
+ * every call in turn. After each failure a message names the device, nothing leaks, values are the
  * old ones or reported as lost, and training continues on another device. The devices are the
  * tests' stand-ins: CUDA:1 and AMDGPU:2, or those of the backends that the arguments name. ctest:
  * devices threads timeout=300 */
@@ -64,7 +64,7 @@ static double program(fx_device *device)
     return sum + loss;
 }
 
-/* A sentence about `bad`. */
+/* A message about `bad`. */
 static const char *say(const char *format)
 {
     static char text[64];

@@ -1,9 +1,8 @@
 /* test_simulated_failures.c: every function of the drivers and compilers of NVIDIA and AMD fails at
  * one of its calls, once, or loses the device there, while a network is trained on a simulated
  * device (tests/sim/sim.h). Then memory runs out where the vendors' libraries and the recording of
- * graphs need it. Whatever fails: no crash, no leak, a sentence that names the device,
- * and another device computes. The address sanitizer finds leaks of the host. ctest: simulated
- * timeout=300
+ * graphs need it. Whatever fails: no crash, no leak, a message that names the device, and another
+ * device computes. The address sanitizer finds leaks of the host. ctest: simulated timeout=300
  *
  * A backend is opened once in a process, so every point is a child of its own. Without an argument
  * every tenth point runs, from CFLUX_SEED on, which is printed; with "all" every point.

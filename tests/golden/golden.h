@@ -5,9 +5,9 @@
  * Arrays in C order keep their bytes and get their dimensions reversed: axis a of an r-dimensional
  * NumPy array is our axis r−1−a.
  *
- * The result of a case is one of three: passed, failed (with a sentence), or not built: its
- * operator is in the table of golden_not_built.c, with the reason. Anything else fails, so that a
- * new case never goes unnoticed.
+ * The result of a case is one of three: passed, failed (with a message), or not built: its operator
+ * is in the table of golden_not_built.c, with the reason. Anything else fails, so that a new case
+ * never goes unnoticed.
  */
 #ifndef GOLDEN_H
 #define GOLDEN_H
@@ -50,7 +50,7 @@ struct gold_case {
     char why[768];
 };
 
-/* Marks the case as failed; the first sentence stays. */
+/* Marks the case as failed; the first message stays. */
 void gold_fail(gold_case *c, const char *format, ...) FXI_PRINTF(2, 3);
 /* True, and the case is marked, when `op` (or op/variant) is in the table of what is not built. */
 bool gold_not_built(gold_case *c, const char *op, const char *variant);

@@ -1,11 +1,10 @@
 /* golden_check.c: compares results with the recorded ones.
  *
- * Shapes and element types must agree, integers exactly. Floats pass one of two tests: every
- * element within a relative and an absolute bound, or, for contractions, a normalised mean square
- * error. The bounds: Float64 1e-12 relative; Float32 1.3e-6 relative plus 1e-5
- * absolute, or an error of 1e-11. In Float64 the bound is taken relative to the array's largest
- * finite element as well as to the element itself for contractions only, where cancellation is part
- * of the operation. NaN equals NaN and an infinity equals itself.
+ * Shapes and element types must agree, integers exactly. The error of a float is at most
+ * relative·|expected| + absolute: Float64 1e-12 and 1e-15, or 1e-12 of the array's largest finite
+ * element for contractions, whose terms cancel; Float32 1.3e-6 and 1e-5, or for contractions
+ * instead a normalised mean squared error of 1e-11 over the array; Float16 1e-3 and 1e-3. NaN
+ * equals NaN and an infinity equals itself.
  */
 #include "golden.h"
 

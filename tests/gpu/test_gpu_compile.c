@@ -1,9 +1,10 @@
 /* test_gpu_compile.c: every kernel text of the steps in gpu_steps.h compiles in every dialect.
- * clang compiles OpenCL C 1.2, HIP for two generations of devices, and Metal as C++ for OpenCL
+ * clang compiles OpenCL C 1.2, HIP for wavefronts of 32 and of 64, and Metal as C++ for OpenCL
  * (metal_stub.h). NVRTC and ptxas compile CUDA if they are installed, otherwise clang does.
  * Warnings are errors. Many kernels with the same prelude are compiled together; macros give them
  * different names. The argument K/N takes every N-th kernel, from the K-th on, with all
- * architectures. Without it, CFLUX_SEED chooses three kernels, and one architecture of NVRTC.
+ * architectures. Without it, CFLUX_SEED chooses three kernels of each dialect, and one
+ * architecture.
  *
  * ctest: once native timeout=120 */
 #include "gpu_nvrtc.h"

@@ -1,15 +1,15 @@
 /* fake_opencl.c: a libOpenCL for tests: one platform with a GPU and a CPU that keep memory and
- * compute nothing. The environment variable FAKE_OPENCL is a list of words, each of which causes a
- * failure, only on the GPU where that is possible: no_icd, no_platform, no_device, old (1.1),
+ * compute nothing. The environment variable FAKE_OPENCL is a list of words. Each causes a failure
+ * or changes the devices, only the GPU if possible: no_icd, no_platform, no_device, old (1.1),
  * no_compiler, no_context, no_queue, no_build, build_memory, no_launch, lost (the first launch ends
  * the device), faulted (the first launch is accepted, and then every function of the device fails
  * with another error, as on NVIDIA's devices after an invalid access to memory), hiccup (the first
  * launch and the next wait fail), small_items (groups of 64 along an axis), small_groups (groups of
- * 64 for a kernel), small_local (kernels need more local memory than there is), rounds (division is
- * correctly rounded if the compiler's option asks for it), slow (compiling takes 0.6 s), no_memory,
- * copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one each),
- * other_driver, large (64 units with 32 KiB of local memory), meets (a compilation waits up to
- * 20 s until another one has begun). FAKE_OPENCL_REFUSES is a list of texts, separated by '|': a
+ * 64 for a kernel), small_local (kernels need more local memory than the device has), rounds
+ * (division is correctly rounded if the compiler's option asks for it), slow (compiling takes 0.6
+ * s), no_memory, copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one
+ * each), other_driver, large (64 units with 32 KiB of local memory), meets (a compilation waits up
+ * to 20 s until another one has begun). FAKE_OPENCL_REFUSES is a list of texts, separated by '|': a
  * program that contains one of them does not compile. For the first text of the list this failure
  * takes 0.3 s. */
 #include "opencl_api.h"

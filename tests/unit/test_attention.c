@@ -127,7 +127,7 @@ static void blocks_give_the_same_gradients(void **state)
 }
 
 /* A query that sees no key adds 0 to the gradients of query, key and bias, and makes no part of
- * them NaN. They are the same as if the query saw a key, and the loss did not read its y. */
+ * them NaN. They equal those of a query that sees a key and whose y the loss does not read. */
 static void blind_query_changes_three_gradients_by_0(void **state)
 {
     (void)state;
@@ -144,7 +144,8 @@ static void blind_query_changes_three_gradients_by_0(void **state)
         fx_eval(fx_tuple(x[0], x[1], x[2], x[3]));
         fx_array *key = fx_reshape(fx_range(0, 1, N), N, 1), *query = fx_reshape(key, 1, N);
         fx_array *blind = fx_eq(query, BLIND), *seen = fx_gt(fx_stop_gradient(x[3]), -1);
-        /* With a causal mask too, each of the two leaves some keys to the query. */
+        /* With .causal each of the two masks shows some keys to the query, but both together
+         * none. */
         fx_array *left = causal ? fx_gt(key, query) : fx_lt(key, 0);
         fx_array *mask = fx_where(blind, left, seen);
         fx_array *w = fx_cast(fx_cos(fx_reshape(fx_range(0, 1, F * N), F, N)), type);
@@ -423,7 +424,7 @@ static void mistakes_are_errors(void **state)
     expect_error(FX_STATUS_SHAPE,
                  "the bias must broadcast to keys×queries×heads×batch = 3×3×1×2×3, "
                  "but got 3×3×1×3×2 Array{Float32, 5}");
-    /* One axis for both batch axes does not say which is which. */
+    /* A joined batch axis of 2·3 is ambiguous. */
     assert_true(
         fx_is_error(fx_dot_product_attention(wide, wide, wide, .bias = fx_ones(3, 3, 1, 6))));
     expect_error(FX_STATUS_SHAPE, "= 3×3×1×2×3, but got 3×3×1×6 Array{Float32, 4}");
@@ -433,7 +434,7 @@ static void mistakes_are_errors(void **state)
         assert_true(fx_is_error(fx_dot_product_attention(endless, endless)));
         expect_error(FX_STATUS_UNSUPPORTED, "at most 16,777,216 queries");
     }
-    /* Few queries of as many keys are one block. */
+    /* Three queries are one block even with 2^33 keys. */
     fx_array *y = fx_child(fx_dot_product_attention(x, fx_zeros(4, (int64_t)1 << 33)), 0);
     assert_true(!fx_is_error(y) && fx_size(y, 0) == 4 && fx_size(y, 1) == 3);
     assert_true(fx_is_error(fx_dot_product_attention(x, x, x, .nheads = 3)));

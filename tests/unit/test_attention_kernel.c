@@ -75,7 +75,7 @@ static void a_mask_is_an_operand(void **state)
     assert_int_equal(times(plan, " and 1 more"), 2);
     assert_int_equal(times(plan, "attention "), 2);
     assert_int_equal(times(plan, "×2×2"), 0); /* keys×queries×heads×batch */
-    /* Without the mask the logarithms are others, which the masked step cannot store. */
+    /* The logarithms differ without the mask, so the masked step cannot store those too. */
     fx_array *z = fx_child(fx_dot_product_attention(x, x, x, .nheads = HEADS), 0);
     fx_pullback(z, fx_cos(z), &x, 1, &g);
     assert_int_equal(fx_eval(z), FX_OK);
@@ -143,7 +143,7 @@ static void other_calls_have_no_such_step(void **state)
     NEAR(fx_item(fx_maximum(fx_abs(fx_sub(sums, 1)))), 0, 5e-3);
 }
 
-/* Errors are those of the other way. */
+/* The errors are the same as without attention steps. */
 static void wrong_calls_are_errors(void **state)
 {
     (void)state;

@@ -293,8 +293,8 @@ static void long_signals(void **state)
     }
 }
 
-/* A window whose taps are farther apart than the kernels can count is refused, and not as a lack of
- * memory. */
+/* A window whose taps are farther apart than the kernels can count is refused with the reason, not
+ * with FX_STATUS_MEMORY. */
 static void taps_far_apart(void **state)
 {
     (void)state;

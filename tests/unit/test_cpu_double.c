@@ -9,7 +9,7 @@
 #include "cpu_check.h"
 #include <float.h>
 
-#ifdef CFLUX_EMULATED /* fewer where the processor is a program */
+#ifdef CFLUX_EMULATED /* fewer on an emulated processor */
 enum { CHUNK = FXI_TILE, CHUNKS = 80 };
 #else
 enum { CHUNK = FXI_TILE, CHUNKS = 2000 };

@@ -146,7 +146,8 @@ static void scatters_of_long_rows(void **state)
     check_scatter(FX_REDUCE_MAX, FX_DTYPE_F64, DENSE, 2, 5500, 64);
 }
 
-/* By element: arrays of the same shape but for the axis, an index for each element. */
+/* By element: x and the indices differ in size along the axis only, and each element has an
+ * index. */
 static void check_elements(int dtype, int idx_type, layout l, int axis, int64_t n,
                            const int64_t *shape)
 {

@@ -7,7 +7,7 @@
  * method. Special values come from libm's Float32 functions (C11, Annex F). ctest: timeout=240 */
 #include "cpu_check.h"
 
-#ifdef CFLUX_EMULATED /* fewer where the processor is a program */
+#ifdef CFLUX_EMULATED /* fewer on an emulated processor */
 enum { CHUNK = FXI_TILE, EVERY = 8191, AROUND = 300 };
 #else
 enum { CHUNK = FXI_TILE, EVERY = 509, AROUND = 300 };

@@ -383,7 +383,7 @@ static void listen(int level, const char *text, void *user)
 }
 
 /* A text that is not a number of threads is named in a warning, and the default is used; an empty
- * one, as of an empty variable of a batch system, is not set. */
+ * text, as a batch system may set, counts as not set. */
 static void a_wrong_number_is_reported(void **state)
 {
     (void)state;

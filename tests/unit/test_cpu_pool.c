@@ -2,7 +2,7 @@
  * random windows, strides, paddings and dilations, ties, NaN, windows wholly in the padding. */
 #include "cpu_check.h"
 
-#ifdef CFLUX_EMULATED /* fewer where the processor is a program */
+#ifdef CFLUX_EMULATED /* fewer on an emulated processor */
 enum { PROBLEMS = 50 };
 #else
 enum { PROBLEMS = 300 };

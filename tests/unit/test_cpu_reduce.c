@@ -361,7 +361,7 @@ static void indices_of_extremes(void **state)
                     }
 }
 
-/* The extreme that a row ends with, after every block and lane; and none but the neutral element.
+/* One extreme at each position of a row or column; and rows of nothing but the neutral element.
  */
 static void extremes_at_every_place(void **state)
 {

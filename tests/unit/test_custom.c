@@ -1,5 +1,5 @@
 /* test_custom.c: operations of programs: what is refused, operations of many inputs and none, and
- * gradients that do not fit. */
+ * gradients of the wrong size. */
 #include "composite_check.h"
 
 #include <cflux/tree.h>

@@ -198,7 +198,7 @@ static void data_of(fx_array **x, fx_array **y)
     *y = fx_from(FX_DTYPE_F64, ys, 1, 12);
 }
 
-/* Trains on this member's part, and leaves the parameters. */
+/* Trains on this member's part, and stores the parameters in the member. */
 static void train(fx_dist *d, member *m, int seed)
 {
     FX_SCOPE;

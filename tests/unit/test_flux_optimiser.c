@@ -149,7 +149,7 @@ static void what_does_not_fit(void **state)
     wrong(fx_load_key(made_bson("unheard.bson"), "twins"), fx_tuple(fx_ones(3)),
           "Optimisers.Unheard is not a rule of this library");
     wrong(NULL, model, "optimiser is NULL");
-    /* the arrays of what the library has not stay reachable */
+    /* the arrays of an unknown rule stay reachable */
     void *leaf = fx_child(fx_load_key(made_bson("unheard.bson"), "twins"), 0);
     fx_array *kept = fx_child(fx_child_named(leaf, "state"), 0);
     assert_true(fx_at(kept, 2) == 1.5);

@@ -1,5 +1,5 @@
-/* test_forked.c: the child of a fork: every call for devices of plugins that were opened before it
- * fails with a sentence, also if work was queued; the CPU computes, on several threads too, and the
+/* test_forked.c: the child of a fork: every call for a device of a plugin that was opened before it
+ * fails with a message, also if work was queued; the CPU computes, on several threads too, and the
  * parent continues. Each stand-in has a thread (STANDIN_ASYNC), which does not exist in the child.
  * ctest: devices threads native */
 #include <setjmp.h>

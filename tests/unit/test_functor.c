@@ -500,7 +500,7 @@ static void every_allocation_fails(void **state)
     assert_int_equal(fxi_live_allocations(), live);
 }
 
-/* ---- as many fields as there may be ---------------------------------------------------------- */
+/* ---- the most fields of a struct ------------------------------------------------------------- */
 
 typedef struct {
     fx_object base;

@@ -62,7 +62,7 @@ static void a_slow_page_pauses_the_requests(void **state)
     expect(TOO_SLOW, 80 * MIB, 0, 1);    /* the pause is 64 MiB again */
     expect(TOO_SLOW, 16 * MIB, 0, 1);    /* now 128 MiB */
     expect(USED, 128 * MIB, 0, 0);       /* nothing is tried in a pause */
-    expect(USED, 16 * MIB, 16 * MIB, 1); /* memory that was used before says nothing: */
+    expect(USED, 16 * MIB, 16 * MIB, 1); /* used memory says nothing about new pages: */
     expect(TOO_SLOW, 16 * MIB, 0, 1);    /* 256 MiB, not 64 */
     expect(FAST, 256 * MIB, 0, 0);
     expect(FAST, 16 * MIB, 16 * MIB, 1);

@@ -173,7 +173,7 @@ static void what_is_packed_is_found(void **unused)
     assert_int_equal(f.n, 1);
 }
 
-/* Adds the bytes as a pack, which is refused with this sentence. */
+/* Adds the bytes as a pack, which is refused with this message. */
 static void refused(const unsigned char *bytes, size_t n, const char *says)
 {
     const char *path = write_bytes(bytes, n);

@@ -191,7 +191,7 @@ static const simulated_row rows[] = {
     {ONLY_NCCL "SIM_NCCL_VERSION=21304", "sum", {"is version 2.13: NCCL 2.14 is needed"}},
     {ONLY_NCCL "SIM_NCCL_VERSION=2708", "sum", {"is version 2.7: NCCL 2.14 is needed"}},
     {ONLY_NCCL FAIL "ncclGetVersion@1=3", "sum", {"ncclGetVersion failed: internal error"}},
-    /* beginning a connection: a sentence, and the next operation tries again */
+    /* beginning a connection: a message, and the next operation tries again */
     {FAIL "ncclGetUniqueId@1=2",
      "twice",
      {"ncclGetUniqueId failed: unhandled system error: as the script says", "; 2 4 6 ; 0 by"}},

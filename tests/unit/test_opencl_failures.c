@@ -89,7 +89,7 @@ static fx_array *cos_of(fx_array *x)
     return fx_cos(x);
 }
 
-/* A launch, and then an allocation; the status and the sentence of what fails. */
+/* A launch, and then an allocation; the status and the message of what fails. */
 static void allocate_after(FILE *out)
 {
     fx_use("OpenCL");

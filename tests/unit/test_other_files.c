@@ -61,7 +61,7 @@ static void one_explanation(void **state)
         assert_int_equal(info.bytes, others[i].n);
         if (!strstr(loading.message, others[i].words) || !strstr(loading.message, path))
             fail_msg("row %d, loading: %s", (int)i, loading.message);
-        /* the same sentence, but for the name of the operation */
+        /* the same message, but for the name of the operation */
         assert_string_equal(strstr(loading.message, path), strstr(about.message, path));
     }
     print_message("%d files of other programs\n", n);

@@ -1,7 +1,7 @@
 /* test_plan_check.c: the check of finished plans finds each kind of mistake in plans made by hand.
  *
  * Every test builds a correct plan, which passes the check, makes one mistake in it, and expects
- * the sentence that names the mistake. Steps are never run.
+ * the message that names the mistake. Steps are never run.
  */
 #include "semantics_check.h"
 

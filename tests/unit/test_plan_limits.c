@@ -182,7 +182,7 @@ static void refused_steps_are_split(void **state)
         }
 }
 
-/* A step without a kernel fails its plan with the backend's sentence before any step has run; when
+/* A step without a kernel fails its plan with the backend's message before any step has run; when
  * there is a kernel, the plan computes. */
 static void the_plan_fails_before_a_step_runs(void **state)
 {

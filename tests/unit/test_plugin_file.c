@@ -1,5 +1,5 @@
 /* test_plugin_file.c: one search and one check for both kinds of plugin: what is rejected and with
- * which sentence, the order of the folders, the environment variable, explicit paths, and the list
+ * which message, the order of the folders, the environment variable, explicit paths, and the list
  * of plugins. The plugins are heads without functions (standin/head_plugin.c). ctest: devices */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -152,7 +152,7 @@ static void what_is_rejected_says_why(void **state)
     assert_true(checked >= 17);
 }
 
-/* fx_why_not and fx_plugins return the same sentences. */
+/* fx_why_not and fx_plugins return the same messages. */
 static void programs_are_told_the_same(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* test_simulated.c: the digits' network on every simulated device, NVIDIA's with warps of 32 and
- * AMD's with 64: the first 20 losses are those of the CPU, in deferred mode, without graphs, and
- * with each of the vendors' libraries too. Then the model moves from each device to the next one,
- * also to the other vendor's, and predicts the same.
+ * AMD's with 64: the first 20 losses are those of the CPU, also in deferred mode. With an argument:
+ * without graphs, and with the vendors' libraries for products, for convolutions, or both. Then the
+ * model moves from each device to the next one, also to the other vendor's, and predicts the same.
  * ctest: simulated timeout=300
  */
 #include <cflux.h>
@@ -210,7 +210,7 @@ static void digits_without_graphs(void **unused)
     run("SIM_DEFER=1 FX_GPU_GRAPHS=0", "not replayed");
 }
 
-/* With the libraries of both vendors, and with one of each. */
+/* The vendors' libraries for products and convolutions, for convolutions, and for products. */
 static void digits_with_libraries(void **unused)
 {
     (void)unused;
