@@ -191,7 +191,7 @@ static void pack_terms(const work *w, int k, int64_t from, int64_t n)
             const int64_t count = fxi_cpu_min(core->nr, features - f),
                           width = fxi_cpu_round_up(count, core->unit);
             core->pack((int)width, vector_at(w, term, from + r) + f, 1,
-                       w->j->step->in[term].stride[1], (int)count, fxi_cpu_min(FEW, n - r),
+                       w->j->step->in[term].stride[1], (int)count, fxi_cpu_min(FEW, n - r), false,
                        w->term[k] + f * n + r * width);
         }
 }
@@ -226,7 +226,7 @@ static void pack_lane_terms(const work *w, int64_t lane, int64_t lanes)
     const int64_t width = j->width;
     for (int64_t f = 0; f < j->a->features; f += width)
         j->simd->gemm->pack((int)width, vector_at(w, K, lane) + f, 1, j->step->in[K].stride[1],
-                            (int)fxi_cpu_min(width, j->a->features - f), lanes,
+                            (int)fxi_cpu_min(width, j->a->features - f), lanes, false,
                             w->lane_terms + f * PANELS * width);
 }
 
@@ -361,7 +361,7 @@ static void begin_group(const work *w, int64_t lane, int64_t lanes)
         for (int64_t l = 0; l < lanes; l += width)
             j->simd->gemm->pack((int)width, vector_at(w, operand, lane + l),
                                 j->step->in[operand].stride[1], 1,
-                                (int)fxi_cpu_min(width, lanes - l), n, w->packed[k] + l * n);
+                                (int)fxi_cpu_min(width, lanes - l), n, false, w->packed[k] + l * n);
     }
     for (int64_t l = 0; l < width; l++)
         w->factor[l] = (float)j->a->scale;

@@ -45,7 +45,8 @@ enum {
     PARTS = 8,     /* parts, at least, for several threads */
     PAGE = 4096,   /* bytes; prefetchers do not cross its end */
     RUN = 8,       /* terms packed at a time, if their columns are in different pages */
-    B_BYTES = 12 << 20, /* bytes of packed B: a part of the last-level cache */
+    CACHED_BYTES = 1 << 20, /* of a matrix that the second-level cache may hold */
+    B_BYTES = 12 << 20,     /* bytes of packed B: a part of the last-level cache */
     STACK_BYTES =
         16384, /* bytes of packed operands on the stack: small products allocate nothing */
 };
@@ -113,17 +114,21 @@ static void pack_halves(const product *p, int width, const uint16_t *s, int64_t 
             p->load(rows + r * CHUNK, &from, (int)n, 0);
         }
         /* The chunk is dense Float32 now and is packed like any operand. */
-        p->core->pack(width, rows, CHUNK, 1, count, n, d + q * width);
+        p->core->pack(width, rows, CHUNK, 1, count, n, false, d + q * width);
     }
 }
 
+/* all: the rows of A, or columns of B, of the whole product. A large matrix is not in the caches:
+ * prefetched, 50257×256 numbers are packed in 2.0 ms in place of 4.8. Prefetches of what is in the
+ * caches only take time. */
 static void pack(const product *p, int width, const void *s, int64_t stride, int64_t depth_stride,
-                 int count, int64_t depth, void *d)
+                 int count, int64_t depth, int64_t all, void *d)
 {
     if (p->load)
         pack_halves(p, width, s, stride, depth_stride, count, depth, d);
     else
-        p->core->pack(width, s, stride, depth_stride, count, depth, d);
+        p->core->pack(width, s, stride, depth_stride, count, depth,
+                      all > CACHED_BYTES / (p->g.k * p->stored), d);
 }
 
 /* Packs the terms being added of one panel of B, so that every block of rows finds them ready. */
@@ -134,7 +139,7 @@ static void pack_panel(const product *p, int64_t panel)
     const int n = (int)fxi_cpu_min(p->core->nr, p->columns - j);
     pack(p, (int)fxi_cpu_round_up(n, p->core->unit),
          stored_at(g->b, p->term * g->rsb + (p->first + j) * g->csb, p), g->csb, g->rsb, n,
-         p->terms, at(p->b, j * p->terms, p));
+         p->terms, g->n, at(p->b, j * p->terms, p));
 }
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -176,7 +181,7 @@ static const void *take_rows(const product *p, int64_t i, int64_t m, int64_t l, 
     for (int64_t q = 0; p->pack_a && q < t->k; q += each)
         for (int64_t r = 0; r < m; r += p->mr)
             pack(p, (int)p->mr, stored_at(from, r * g->rsa + q * g->csa, p), g->rsa, g->csa,
-                 (int)fxi_cpu_min(p->mr, m - r), fxi_cpu_min(each, t->k - q),
+                 (int)fxi_cpu_min(p->mr, m - r), fxi_cpu_min(each, t->k - q), g->m,
                  at(a, r * t->k + q * p->mr, p));
     return p->pack_a ? a : from;
 }

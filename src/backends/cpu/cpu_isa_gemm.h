@@ -83,6 +83,48 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
     memcpy(d + width, &high, sizeof high);
 }
 
+/* The same for 16 rows of 4 terms: vectors of AVX-512 hold four squares. Shorter vectors gain
+ * nothing by it. */
+#if FXI_VECTOR_BYTES == 64
+FXI_INLINE void wide_f32(float *d, int width, const float *s, int64_t stride)
+{
+    vf x[4];
+    FXI_UNROLL
+    for (int i = 0; i < 4; i++, s += stride) {
+        f32x16b r0, r4, r8, r12;
+        memcpy(&r0, s, sizeof r0);
+        memcpy(&r4, s + 4 * stride, sizeof r4);
+        memcpy(&r8, s + 8 * stride, sizeof r8);
+        memcpy(&r12, s + 12 * stride, sizeof r12);
+        x[i] = __builtin_shufflevector(__builtin_shufflevector(r0, r4, 0, 1, 2, 3, 4, 5, 6, 7),
+                                       __builtin_shufflevector(r8, r12, 0, 1, 2, 3, 4, 5, 6, 7), 0,
+                                       1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
+    const vf ab = __builtin_shufflevector(x[0], x[1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12,
+                                          28, 13, 29);
+    const vf ce = __builtin_shufflevector(x[2], x[3], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12,
+                                          28, 13, 29);
+    const vf AB = __builtin_shufflevector(x[0], x[1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27,
+                                          14, 30, 15, 31);
+    const vf CE = __builtin_shufflevector(x[2], x[3], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27,
+                                          14, 30, 15, 31);
+    const vf out[] = {
+        __builtin_shufflevector(ab, ce, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
+        __builtin_shufflevector(ab, ce, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31),
+        __builtin_shufflevector(AB, CE, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
+        __builtin_shufflevector(AB, CE, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30,
+                                31)};
+    FXI_UNROLL
+    for (int q = 0; q < 4; q++)
+        memcpy(d + q * width, &out[q], sizeof out[q]);
+}
+enum { WIDE_f32 = 16, WIDE_f64 = 2 };
+#else
+#define wide_f32 square_f32
+enum { WIDE_f32 = 4, WIDE_f64 = 2 };
+#endif
+#define wide_f64 square_f64
+
 /* S: suffix; T and V: number and vector; H: vector of 16 bytes; NAME: F32 or F64. VN, N, part and
  * columns are constants at every call, so each combination becomes a loop without branches. A
  * column of B that does not exist is read from the last one, and its sum is not stored. `rest`
@@ -187,13 +229,17 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
     }                                                                                              \
     /* d[r + p·width] = s[r·stride + p], r < count, p < depth */                                 \
     static void pack_across_##S(T *d, int width, const T *s, int64_t stride, int count,            \
-                                int64_t depth)                                                     \
+                                int64_t depth, bool next)                                          \
     {                                                                                              \
-        enum { H_N = sizeof(H) / sizeof(T) };                                                      \
-        const int whole = count / H_N * H_N;                                                       \
+        enum { H_N = sizeof(H) / sizeof(T), LINE = 64 / sizeof(T) };                               \
+        const int wide = count / WIDE_##S * WIDE_##S, whole = count / H_N * H_N;                   \
         int64_t p = 0;                                                                             \
         for (; p + H_N <= depth; p += H_N, s += H_N, d += H_N * width) {                           \
-            for (int r = 0; r < whole; r += H_N)                                                   \
+            for (int r = 0; next && p % LINE == 0 && r < count; r++)                               \
+                __builtin_prefetch(s + (count + r) * stride);                                      \
+            for (int r = 0; r < wide; r += WIDE_##S)                                               \
+                wide_##S(d + r, width, s + r * stride, stride);                                    \
+            for (int r = wide; r < whole; r += H_N)                                                \
                 square_##S(d + r, width, s + r * stride, stride);                                  \
             /* Rows that do not fill a square. */                                                  \
             for (int r = whole; r < count; r++)                                                    \
@@ -205,7 +251,7 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
                 d[r] = s[r * stride];                                                              \
     }                                                                                              \
     static void pack_##S(int width, const void *sv, int64_t stride, int64_t depth_stride,          \
-                         int count, int64_t depth, void *dv)                                       \
+                         int count, int64_t depth, bool next, void *dv)                            \
     {                                                                                              \
         const T *s = sv;                                                                           \
         T *d = dv;                                                                                 \
@@ -214,7 +260,7 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
             memset(d, 0, (size_t)(width * depth) * sizeof(T));                                     \
         /* The panel runs across the memory order, so squares are transposed in registers. */      \
         if (depth_stride == 1 && stride != 1)                                                      \
-            pack_across_##S(d, width, s, stride, count, depth);                                    \
+            pack_across_##S(d, width, s, stride, count, depth, next);                              \
         else if (stride != 1 || count < width)                                                     \
             for (int64_t p = 0; p < depth; p++)                                                    \
                 for (int r = 0; r < count; r++)                                                    \

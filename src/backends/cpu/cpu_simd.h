@@ -62,10 +62,10 @@ typedef void (*fxi_gemm_tiles_fn)(const fxi_gemm_tiles *t);
 
 typedef struct fxi_gemm_core {
     int lanes, nr, unit; /* tiles are up to 2·lanes × nr; their widths are multiples of unit */
-    /* d[r + p·width] = s[r·stride + p·depth_stride], p < depth, r < count; 0 for count ≤ r < width
-     */
+    /* d[r + p·width] = s[r·stride + p·depth_stride], p < depth, r < count; 0 for count ≤ r < width.
+     * next: also prefetches the elements of the `count` rows that follow. */
     void (*pack)(int width, const void *s, int64_t stride, int64_t depth_stride, int count,
-                 int64_t depth, void *d);
+                 int64_t depth, bool next, void *d);
     /* For m rows: [width/unit − 1][0: m ≤ lanes; 1: lanes < m < 2·lanes; 2: m is a multiple of
      * 2·lanes]. */
     fxi_gemm_tiles_fn tile[3][3];
