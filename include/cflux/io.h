@@ -33,8 +33,10 @@ FXI_BEGIN_C
  * All formats but BSON store arrays (and texts of fx_metadata), named by the paths of fx_visit:
  * "model.layers.0.weight" (an object with the name "" gets the paths alone). They store an array
  * with several paths once per path, and at most 1,000,000 names (FX_STATUS_UNSUPPORTED). Numbers
- * and functions are not stored: the program builds the model before it loads the arrays. BSON
- * stores models with their settings, and each array once.
+ * and functions are not stored: the program builds the model before it loads the arrays. Exception:
+ * the numbers of an optimiser state, such as its learning rate and Adam's powers of β, are the
+ * array "state.cflux.numbers" (not in .npy files). BSON stores models with their settings, and each
+ * array once.
  *
  * FX_STATUS_ARGUMENT: an unknown extension, a name that is used twice, an argument of the wrong
  * kind (an object instead of a name, a text instead of an object; the message says which argument),
@@ -82,6 +84,8 @@ FX_API void *fx_load_key(const char *path, const char *name);
  * keep their element types, devices and ties. A name is a path, as in fx_load_key. The file must
  * have exactly the arrays of the object under its name, with the same sizes; otherwise the object
  * is unchanged. Stops at the first object that fails; the objects before it have the new values.
+ * An optimiser state gets its numbers too, also those of the "state" of a checkpoint; a message
+ * reports a file without them.
  * FX_STATUS_FORMAT if names differ, FX_STATUS_SHAPE if sizes differ; other errors as for fx_load.
  * fx_loadmodel copies the objects of BSON files and the array of an .npy file, by its own rules and
  * with its own errors. */

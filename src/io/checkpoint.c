@@ -423,7 +423,7 @@ static fx_status load_arrays(const char *op, const char *path, void *file,
     void *arrays = arrays_of(op, file, names, n);
     if (fx_is_error(arrays))
         return fxi_status_of_error(arrays);
-    return fxi_entries_load(op, path, arrays, "", fx_named_tuple_from(n, names, objects));
+    return fxi_entries_load(op, path, arrays, "", NULL, fx_named_tuple_from(n, names, objects));
 }
 
 static fx_status load_objects(const char *op, const char *path, void *file, fx_checkpoint_args *io)

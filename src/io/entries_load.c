@@ -253,10 +253,12 @@ void *fxi_entries_match(const char *source, fxi_entries *to, fxi_entries *from)
 }
 
 fx_status fxi_entries_load(const char *op, const char *path, void *file, const char *name,
-                           void *object)
+                           const char *ignored, void *object)
 {
     FXI_SCOPE;
     fxi_entries to = {.op = op}, from = fxi_entries_of(op, file, name);
+    if (ignored)
+        fxi_entries_remove(&from, ignored);
     fxi_entries_walk(&to, name, object);
     if (to.status == FX_OK && from.status == FX_OK && to.n > 0 && from.n == 0)
         to.status = fxi_no_entry(FX_STATUS_FORMAT, op, path, file, name);

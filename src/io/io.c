@@ -12,6 +12,7 @@
 #include "metadata.h"
 #include "object_path.h"
 #include "other_files.h"
+#include "state_numbers.h"
 
 #include <cflux/io.h>
 #include <stdio.h>
@@ -65,10 +66,25 @@ static fx_status odd_arguments(const char *op, const char *path, int n)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* Splits the pairs into names and objects. Metadata is not an entry. */
-static fx_status take_pairs(fxi_saving *what, int n, const void *const *pairs, const char **names,
-                            void **objects)
+/* Adds the numbers of the optimiser states in an object, which files of arrays would lose. */
+static fx_status add_numbers(fxi_saving *what, const char *name, void *object, const char **names,
+                             void **objects)
 {
+    fx_array *numbers = fxi_numbers_of(what->op, object);
+    if (!numbers || fx_is_error(numbers))
+        return numbers ? fx_array_status(numbers) : FX_OK;
+    names[what->n] = fxi_numbers_name(name);
+    objects[what->n] = numbers;
+    return names[what->n++] ? FX_OK : FX_STATUS_MEMORY;
+}
+
+/* Splits the pairs into names and objects. Metadata is not an entry. `arrays`: the format stores
+ * only arrays, by name. */
+static fx_status take_pairs(fxi_saving *what, bool arrays, int n, const void *const *pairs,
+                            const char **names, void **objects)
+{
+    what->names = names;
+    what->objects = objects;
     for (int i = 0; i < n; i += 2) {
         if (!pairs[i])
             return fx_fail(FX_STATUS_ARGUMENT, what->op, "name %d is NULL", i / 2);
@@ -80,10 +96,13 @@ static fx_status take_pairs(fxi_saving *what, int n, const void *const *pairs, c
             continue;
         }
         names[what->n] = pairs[i];
-        objects[what->n++] = (void *)(uintptr_t)pairs[i + 1];
+        void *object = (void *)(uintptr_t)pairs[i + 1];
+        objects[what->n++] = object;
+        const fx_status status =
+            arrays ? add_numbers(what, pairs[i], object, names, objects) : FX_OK;
+        if (status != FX_OK)
+            return status;
     }
-    what->names = names;
-    what->objects = objects;
     return FX_OK;
 }
 
@@ -115,11 +134,12 @@ fx_status fxi_save(const char *path, int n, const void *const *names_and_objects
         return fx_fail(FX_STATUS_ARGUMENT, what.op, "%s: unknown extension; use one of %s", path,
                        known);
     }
-    void **both = fxi_calloc((size_t)n + 1, sizeof *both);
+    const bool arrays = format == &fxi_format_safetensors || format == &fxi_format_npz;
+    void **both = fxi_calloc(2 * (size_t)n + 1, sizeof *both);
     if (!both)
         return fx_fail(FX_STATUS_MEMORY, what.op, "no memory for %d names", n / 2);
     fx_status status =
-        take_pairs(&what, n, names_and_objects, (const char **)both, both + (size_t)n / 2);
+        take_pairs(&what, arrays, n, names_and_objects, (const char **)both, both + n);
     if (status == FX_OK)
         status = write_file(format, path, &what);
     fxi_free(both);
@@ -266,6 +286,49 @@ static void *part_at(void *file, const char *name)
     return found;
 }
 
+static fx_array *array_named(void *file, const char *name)
+{
+    for (int64_t i = 0; i < fx_count(file); i++)
+        if (strcmp(fx_child_name(file, i), name) == 0 && fx_is_array(fx_child(file, i)))
+            return fx_child(file, i);
+    return NULL;
+}
+
+/* Loads the arrays of an object, and the numbers `before` if it contains optimiser states: both or
+ * nothing. A checkpoint has the numbers of its state under a name of their own. */
+static fx_status load_state(const char *op, const char *path, void *file, const char *name,
+                            void *object, fx_array *before)
+{
+    const char *named = fxi_numbers_name(name), *in_checkpoint = fxi_numbers_name("");
+    if (!named || !in_checkpoint)
+        return FX_STATUS_MEMORY;
+    fx_array *saved = array_named(file, named);
+    if (!saved && strcmp(name, "state") == 0)
+        saved = array_named(file, in_checkpoint);
+    fx_status status = saved ? fxi_numbers_assign(op, object, saved) : FX_OK;
+    if (status != FX_OK)
+        return status;
+    status = fxi_entries_load(op, path, file, name, named, object);
+    if (status != FX_OK)
+        fxi_numbers_assign(op, object, before);
+    else if (!saved)
+        fx_message(1,
+                   "%s: %s has only the arrays of the optimiser state \"%s\"; its numbers, such as "
+                   "the learning rate and Adam's powers of β, are unchanged.",
+                   op, path, name);
+    return status;
+}
+
+static fx_status load_arrays(const char *op, const char *path, void *file, const char *name,
+                             void *object)
+{
+    fx_array *numbers = fxi_numbers_of(op, object);
+    if (!numbers)
+        return fxi_entries_load(op, path, file, name, NULL, object);
+    return fx_is_error(numbers) ? fx_array_status(numbers)
+                                : load_state(op, path, file, name, object, numbers);
+}
+
 /* Loads one object: from an object in the file with the same structure, or from a file of arrays by
  * their names. */
 static fx_status load_one(const char *op, const char *path, void *file, const char *name,
@@ -274,7 +337,7 @@ static fx_status load_one(const char *op, const char *path, void *file, const ch
     if (fx_is_array(file))
         return fx_loadmodel(object, file);
     void *found = part_at(file, name);
-    return found ? fx_loadmodel(object, found) : fxi_entries_load(op, path, file, name, object);
+    return found ? fx_loadmodel(object, found) : load_arrays(op, path, file, name, object);
 }
 
 fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects)

@@ -16,6 +16,7 @@
 #include "memory.h"
 #include "object_path.h"
 #include "object_types.h"
+#include "state_numbers.h"
 #include "ties.h"
 
 #include <cflux/io.h>
@@ -399,11 +400,20 @@ fx_status fx_loadmodel(void *dst, void *src)
     }
     static const arrays none = {.op = "loadmodel"};
     loading l = {.to = none, .from = none, .views = none, .view_sources = none};
+    fx_array *before = fxi_numbers_of(none.op, dst);
+    fx_array *numbers = before ? fxi_numbers_of(none.op, src) : NULL;
+    if (numbers && (fx_is_error(before) || fx_is_error(numbers)))
+        return fx_array_status(fx_is_error(before) ? before : numbers);
     fx_status status = load_any(&l, dst, src);
     if (status == FX_OK)
         status = load_views(&l);
-    if (status == FX_OK)
+    if (status == FX_OK && numbers) /* optimiser states */
+        status = fxi_numbers_assign(none.op, dst, numbers);
+    if (status == FX_OK) {
         status = fxi_commit(l.to.n, l.to.items, l.from.items, NULL, true);
+        if (status != FX_OK && numbers)
+            fxi_numbers_assign(none.op, dst, before);
+    }
     loading_free(&l);
     return status;
 }
