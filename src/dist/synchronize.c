@@ -126,15 +126,16 @@ static fx_status first_difference(fx_dist *d, const arrays *a, int root, int64_t
 {
     int64_t theirs = a->n;
     fx_status status = exchange(d, FX_DTYPE_I64, &theirs, 1, root);
-    int64_t *hashes = fxi_calloc((size_t)(status == FX_OK ? theirs : 0) + 1, sizeof *hashes);
+    if (status != FX_OK)
+        return status;
+    int64_t *hashes = fxi_calloc((size_t)theirs + 1, sizeof *hashes), i = 0;
     if (!hashes)
         return fx_fail(FX_STATUS_MEMORY, "synchronize", "out of memory");
-    for (int64_t i = 0; i < theirs && i < a->n; i++)
+    for (; i < theirs && i < a->n; i++)
         hashes[i] = a->hashes[i];
-    if (status == FX_OK && theirs > 0)
+    if (theirs > 0)
         status = exchange(d, FX_DTYPE_I64, hashes, theirs, root);
-    int64_t i = 0;
-    while (i < theirs && i < a->n && hashes[i] == a->hashes[i])
+    for (i = 0; i < theirs && i < a->n && hashes[i] == a->hashes[i];)
         i++;
     *out = i == theirs && i == a->n ? n : i;
     fxi_free(hashes);

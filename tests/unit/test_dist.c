@@ -592,6 +592,20 @@ static void *other_models(void *argument)
     return NULL;
 }
 
+/* Rank 1 has another array than the others, after many arrays that are equal. */
+static void *many_arrays(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    void *parts[41];
+    for (int i = 0; i < 40; i++)
+        parts[i] = fx_zeros(2);
+    parts[40] = fx_zeros(fx_dist_rank(&m->d) == 1 ? 4 : 3);
+    m->got[m->n++] = fx_is_error(fx_dist_synchronize(&m->d, fxi_tuple(41, parts), 0));
+    take_error(m);
+    return NULL;
+}
+
 static void *other_sizes(void *argument)
 {
     member *m = argument;
@@ -689,6 +703,26 @@ static void differences_are_named_on_all_members(void **state)
     run_members(other_sizes);
     expect("rank 2 calls all_reduce (sum) of 3×3 Float32, but rank 0 calls all_reduce (sum) of 3×2 "
            "Float32");
+}
+
+/* Each operation of the comparison fails in turn, as if a member had stopped there. */
+static void a_comparison_that_fails_is_reported(void **state)
+{
+    (void)state;
+    int64_t at = 1;
+    for (;; at++) {
+        meeting.fails_at = at;
+        run_members(many_arrays);
+        if (members[0].status == FX_STATUS_ARGUMENT)
+            break;
+        for (int k = 0; k < MEMBERS; k++) {
+            assert_true(members[k].got[0] == 1);
+            assert_int_equal(members[k].status, FX_STATUS_IO);
+            assert_non_null(strstr(members[k].message, "no answer from rank 1 within 2 s"));
+        }
+    }
+    expect("array 41 on rank 1 is 40, 4 Float32, but on rank 0 it is 40, 3 Float32");
+    assert_in_range(at, 10, 100);
 }
 
 static void joining_by_nccl_is_no_sum(void **state)
@@ -864,6 +898,7 @@ int main(void)
         cmocka_unit_test(weights_are_not_lost_in_halves),
         cmocka_unit_test(a_member_that_cannot_go_on_is_named),
         cmocka_unit_test(differences_are_named_on_all_members),
+        cmocka_unit_test(a_comparison_that_fails_is_reported),
         cmocka_unit_test(joining_by_nccl_is_no_sum),
         cmocka_unit_test(a_failure_ends_the_group),
     };
