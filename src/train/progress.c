@@ -36,6 +36,8 @@ static const char *gap_before(const char *note)
 /* ---- the line on a terminal ------------------------------------------------------------------ */
 
 enum { UNKNOWN_COLUMNS = 80, LEAST_CELLS = 5 };
+/* A longer time left, about 30 years, is not shown: a callback will end the training. */
+enum { MOST_SECONDS = 1000000000 };
 
 /* The parts of the line, in order. The bar is between HEAD and PERCENT. */
 enum { HEAD, PERCENT, RATE, LEFT, LOSS, NOTE, PARTS };
@@ -52,12 +54,17 @@ static int columns_of(FILE *out)
 static void fill_parts(part_text parts[PARTS], const fxi_meter *meter, const fx_progress *p,
                        const char *note)
 {
-    const int64_t left = p->epochs * p->batches - p->step, batches = p->batches ? p->batches : 1;
-    const int seconds = rate(meter, p) > 0 ? (int)((double)left / rate(meter, p) + 0.5) : 0;
+    const int64_t batches = p->batches ? p->batches : 1;
+    /* Not from p->step: the training steps before a checkpoint may have had other batches. */
+    const double left =
+        (double)(p->epochs - p->epoch) * (double)p->batches + (double)(p->batches - p->batch);
+    const double seconds = rate(meter, p) > 0 ? left / rate(meter, p) + 0.5 : 0;
     snprintf(parts[HEAD], PART_BYTES, "epoch %lld/%lld", (long long)p->epoch, (long long)p->epochs);
     snprintf(parts[PERCENT], PART_BYTES, " %3d %%", (int)(100 * p->batch / batches));
     fxi_snprintf(parts[RATE], PART_BYTES, "  %.0f batches/s", rate(meter, p));
-    snprintf(parts[LEFT], PART_BYTES, "  %d:%02d left", seconds / 60, seconds % 60);
+    *parts[LEFT] = 0;
+    if (seconds < MOST_SECONDS)
+        snprintf(parts[LEFT], PART_BYTES, "  %d:%02d left", (int)seconds / 60, (int)seconds % 60);
     fxi_snprintf(parts[LOSS], PART_BYTES, "  loss %.4g", p->mean_loss);
     snprintf(parts[NOTE], PART_BYTES, "%s%s", gap_before(note), note);
 }

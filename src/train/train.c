@@ -93,9 +93,9 @@ static fx_array *loss_of(const training *t, const fx_batch *batch)
     return loss ? fxi_together_share(&t->together, batch, loss) : NULL;
 }
 
-/* *out_stop: a member asked to stop. */
+/* *out_stop: a member asked to stop. *out_refused: the update recorded an error. */
 static fx_status train_step(const training *t, const fx_batch *batch, double *out_loss,
-                            bool *out_stop)
+                            bool *out_stop, bool *out_refused)
 {
     /* FX_RECORD; error records keep the location of the program's scope */
     FXI_OPEN_AT(FXI_SCOPE_RECORD_INSIDE, __FILE__, __LINE__);
@@ -108,8 +108,10 @@ static fx_status train_step(const training *t, const fx_batch *batch, double *ou
     void *gradient = fx_gradient(factor > 0 ? fx_mul(loss, factor) : loss, a->model);
     fx_array *stop;
     const double clip_norm = a->clip_norm * (factor > 0 ? factor : 1);
+    const fx_error earlier = fxi_error_begin(); /* of the program's other calls */
     const fx_status status =
         fxi_together_update(&t->together, a, clip_norm, gradient, &loss, &stop);
+    *out_refused = fxi_error_end(&earlier) != FX_OK;
     if (status != FX_OK && status != FX_STATUS_NONFINITE)
         return status;
     const fx_status read = fx_item_get(loss, out_loss);
@@ -364,15 +366,15 @@ static fx_status resume(training *t)
 /* ---- the loop -------------------------------------------------------------------------------- */
 
 /* Called if the loss is finite but the gradient is not. An error if .clip_norm is set and the loss
- * is not scaled, or if a rule has recorded an error; otherwise a MixedPrecision has skipped the
- * update. */
-static fx_status judge_gradient(const training *t)
+ * is not scaled, or if a rule has recorded an error (`refused`); otherwise a MixedPrecision has
+ * skipped the update. */
+static fx_status judge_gradient(const training *t, bool refused)
 {
     if (t->a.clip_norm > 0 && fx_loss_scale(t->a.state) == 0)
         return fx_fail(FX_STATUS_NONFINITE, OP,
                        "the gradient is not finite on batch %lld of epoch %lld",
                        (long long)t->p.batch, (long long)t->p.epoch);
-    return fx_error_status() == FX_STATUS_NONFINITE ? FX_STATUS_NONFINITE : FX_OK;
+    return refused ? FX_STATUS_NONFINITE : FX_OK;
 }
 
 static fx_status set_rate(const training *t, int64_t k)
@@ -383,13 +385,13 @@ static fx_status set_rate(const training *t, int64_t k)
 static fx_status run_batch(training *t, const fx_batch *batch)
 {
     fx_progress *p = &t->p;
-    bool stop = false;
+    bool stop = false, refused = false;
     p->batch = batch->index + 1;
     fx_status status = t->a.schedule && t->a.schedule_steps ? set_rate(t, p->step) : FX_OK;
     if (status == FX_OK)
-        status = train_step(t, batch, &p->loss, &stop);
+        status = train_step(t, batch, &p->loss, &stop, &refused);
     if (status == FX_STATUS_NONFINITE && isfinite(p->loss))
-        status = judge_gradient(t);
+        status = judge_gradient(t, refused);
     else if (status == FX_STATUS_NONFINITE)
         fx_fail(status, OP, "loss is %s on batch %lld of epoch %lld",
                 isnan(p->loss) ? "NaN"

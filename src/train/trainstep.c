@@ -1,5 +1,7 @@
 /* trainstep.c: one training step for loops that programs write: see train.h. fx_want marks the
  * outputs before the update, so the plan of the update computes them from the old parameters. */
+#include "error.h"
+
 #include <cflux/grad.h>
 #include <cflux/ops.h>
 #include <cflux/train.h>
@@ -40,12 +42,14 @@ static fx_status step(void *model, void *state, fx_array *loss, void *outputs, v
     fx_visit(gradient, want, &status);
     if (status != FX_OK) /* the model is unchanged */
         return status;
+    const fx_error earlier = fxi_error_begin(); /* of the program's other calls */
     status = fx_update(state, model, gradient, .guard = loss);
+    const bool refused = fxi_error_end(&earlier) != FX_OK;
     if (status != FX_STATUS_NONFINITE)
         return status;
     const double value = fx_item(loss);
     if (isfinite(value)) /* a rule recorded an error, or a MixedPrecision skipped the update */
-        return fx_error_status() == status ? status : FX_OK;
+        return refused ? status : FX_OK;
     return fx_fail(status, "trainstep", "the loss is %g; model and state did not change", value);
 }
 

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "progress.h"
+
 enum { N = 40 };
 static const double TRUE_A = 2, TRUE_B = -3, TRUE_C = 1;
 
@@ -184,6 +186,54 @@ static void nonfinite_losses(void **state)
     check_nonfinite(NAN, 17, "train: loss is NaN on batch 3 of epoch 1", 2);
     check_nonfinite(INFINITY, 39, "train: loss is Inf on batch 5 of epoch 1", 4);
     check_nonfinite(NAN, 0, "train: loss is NaN on batch 1 of epoch 1", 0);
+}
+
+static fx_array *loss_in_float32(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_cast(fx_mse(fx_call(model, b->x), b->y), FX_DTYPE_F32);
+}
+
+static void *step_in_float32(void *model, const fx_batch *b, void *user)
+{
+    return loss_in_float32(model, b, user);
+}
+
+/* Leaves an error record of the same status as that of a gradient that is not finite. */
+static void fail_elsewhere(void)
+{
+    fx_array *w = fx_vector(1, 2);
+    assert_int_equal(fx_update(fx_setup(fx_clip_norm(1), w), w, fx_mul(w, INFINITY)),
+                     FX_STATUS_NONFINITE);
+}
+
+/* The gradients of Float16 are infinite until the factor of the loss is small enough, which ends
+ * no training. The result does not depend on an error record that the program has not taken yet. */
+static void earlier_errors_do_not_matter(void **state)
+{
+    (void)state;
+    double scales[2][2];
+    for (int earlier = 0; earlier < 2; earlier++) {
+        FX_SCOPE;
+        const double hundreds[] = {100, 100, 100, 100, 100, 100, 100, 100};
+        fx_array *x = fx_cast(fx_from(FX_DTYPE_F64, hundreds, 2, 4), FX_DTYPE_F16);
+        fx_array *y = fx_cast(fx_ones(1, 4), FX_DTYPE_F16);
+        fx_loader *data = fx_dataloader(fx_tuple(x, y), .batchsize = 4);
+        fx_dense_layer *m = fx_f16(zero_model()), *n = fx_f16(zero_model());
+        void *opt = fx_setup(fx_mixed_precision(fx_descent(1e-6), .growth = 100), m),
+             *own = fx_setup(fx_mixed_precision(fx_descent(1e-6), .growth = 100), n);
+        if (earlier)
+            fail_elsewhere();
+        assert_int_equal(fx_train(loss_in_float32, m, data, opt, .epochs = 20), FX_OK);
+        for (int i = 0; i < 20; i++)
+            for (fx_batch b = {0}; fx_next(data, &b);)
+                assert_false(fx_is_error(fx_trainstep(step_in_float32, n, &b, own, NULL)));
+        assert_int_equal(fx_error_take().status, earlier ? FX_STATUS_NONFINITE : FX_OK);
+        scales[earlier][0] = fx_loss_scale(opt);
+        scales[earlier][1] = fx_loss_scale(own);
+    }
+    assert_true(scales[0][0] < 65536 && scales[0][0] == scales[0][1]);
+    assert_memory_equal(scales[0], scales[1], sizeof scales[0]);
 }
 
 /* The loss turns to −Inf in the second epoch only. */
@@ -515,6 +565,31 @@ static double seconds_now(void)
 static const int widths[] = {200, 80, 60, 40, 20, 10, 3, 1, 0, 33};
 enum { WIDTHS = sizeof widths / sizeof *widths };
 
+/* NULL, with a message, if the system has no pseudo-terminals. */
+static FILE *open_terminal(int *out_master)
+{
+    *out_master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (*out_master < 0 || grantpt(*out_master) != 0 || unlockpt(*out_master) != 0) {
+        print_message("skipped: no pseudo-terminals here\n");
+        return NULL;
+    }
+    FILE *terminal = fopen(ptsname(*out_master), "w");
+    assert_non_null(terminal);
+    return terminal;
+}
+
+/* Reads what the program has written to the terminal. */
+static void read_terminal(FILE *terminal, int master, char *text, size_t capacity)
+{
+    size_t n = 0;
+    fflush(terminal);
+    assert_int_equal(fcntl(master, F_SETFL, O_NONBLOCK), 0);
+    for (ssize_t got; (got = read(master, text + n, capacity - 1 - n)) > 0;)
+        n += (size_t)got;
+    assert_true(n > 0);
+    text[n] = 0;
+}
+
 static void set_width(int master, int columns)
 {
     const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
@@ -549,13 +624,10 @@ static void the_bar_fits_the_terminal(void **state)
 {
     (void)state;
     FX_SCOPE;
-    int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
-        print_message("skipped: no pseudo-terminals here\n");
+    int master;
+    FILE *terminal = open_terminal(&master);
+    if (!terminal)
         return;
-    }
-    FILE *terminal = fopen(ptsname(master), "w");
-    assert_non_null(terminal);
     fx_dense_layer *m = zero_model();
     set_width(master, widths[0]);
     assert_int_equal(fx_train(squared_error, m, linear(4, -1, 0),
@@ -563,13 +635,8 @@ static void the_bar_fits_the_terminal(void **state)
                               .progress = true, .progress_to = terminal, .epoch_note = note_wide,
                               .on_epoch = resize, .user = &master),
                      FX_OK);
-    fflush(terminal);
     char text[16384];
-    size_t n = 0;
-    assert_int_equal(fcntl(master, F_SETFL, O_NONBLOCK), 0);
-    for (ssize_t got; (got = read(master, text + n, sizeof text - 1 - n)) > 0;)
-        n += (size_t)got;
-    text[n] = 0;
+    read_terminal(terminal, master, text, sizeof text);
     int lines = 0, whole = 0;
     for (char *end, *at = text; (end = strstr(at, "\033[K\r\n")); at = end + 5, lines++) {
         const char *begin = end;
@@ -596,13 +663,10 @@ static void bar_on_a_terminal(void **state)
 {
     (void)state;
     FX_SCOPE;
-    const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
-        print_message("skipped: no pseudo-terminals here\n");
+    int master;
+    FILE *terminal = open_terminal(&master);
+    if (!terminal)
         return;
-    }
-    FILE *terminal = fopen(ptsname(master), "w");
-    assert_non_null(terminal);
     fx_dense_layer *m = zero_model();
     void *opt = fx_setup(fx_descent(.eta = 0.1), m);
     /* 20 steps: the most that they can print fits into the terminal's buffer, which is not emptied
@@ -612,14 +676,8 @@ static void bar_on_a_terminal(void **state)
                               .progress = true, .progress_to = terminal),
                      FX_OK);
     const double seconds = seconds_now() - began;
-    fflush(terminal);
     char text[16384];
-    size_t n = 0;
-    assert_int_equal(fcntl(master, F_SETFL, O_NONBLOCK), 0);
-    for (ssize_t got; (got = read(master, text + n, sizeof text - 1 - n)) > 0;)
-        n += (size_t)got;
-    assert_true(n > 0);
-    text[n] = 0;
+    read_terminal(terminal, master, text, sizeof text);
     assert_non_null(strstr(text, "\repoch 1/2 "));
     assert_non_null(strstr(text, "100 %"));
     assert_non_null(strstr(text, " left"));
@@ -632,6 +690,62 @@ static void bar_on_a_terminal(void **state)
     close(master);
 }
 
+static fx_flow stop_at_once(const fx_progress *p)
+{
+    (void)p;
+    return FX_FLOW_STOP;
+}
+
+/* A program that trains until its callback ends the training may ask for any number of epochs. The
+ * time left is then not shown: it has no meaning, and an int cannot represent its seconds. */
+static void the_time_left_of_very_many_epochs(void **state)
+{
+    (void)state;
+    static const int64_t epochs[] = {INT64_MAX, INT64_MAX / 10, INT64_C(1) << 55};
+    for (int i = 0; i < 3; i++) {
+        FX_SCOPE;
+        int master;
+        char text[16384];
+        FILE *terminal = open_terminal(&master);
+        if (!terminal)
+            return;
+        fx_dense_layer *m = zero_model();
+        assert_int_equal(fx_train(squared_error, m, linear(4, -1, 0),
+                                  fx_setup(fx_descent(.eta = 0.1), m), .epochs = epochs[i],
+                                  .progress = true, .progress_to = terminal,
+                                  .on_batch = stop_at_once),
+                         FX_OK);
+        read_terminal(terminal, master, text, sizeof text);
+        assert_non_null(strstr(text, "\repoch 1/"));
+        assert_non_null(strstr(text, " batches/s"));
+        assert_null(strstr(text, " left"));
+        fclose(terminal);
+        close(master);
+    }
+}
+
+/* Ten batches in ten seconds, after a checkpoint of 990 batches that were smaller. Two are left. */
+static void the_time_left_after_a_checkpoint(void **state)
+{
+    (void)state;
+    int master;
+    char text[1000];
+    fxi_meter meter;
+    FILE *terminal = open_terminal(&master);
+    if (!terminal)
+        return;
+    fxi_meter_open(&meter, terminal);
+    meter.steps_before = 990;
+    fxi_meter_batch(
+        &meter,
+        &(const fx_progress){
+            .epoch = 3, .epochs = 3, .batch = 2, .batches = 4, .step = 1000, .seconds = 10});
+    read_terminal(terminal, master, text, sizeof text);
+    assert_non_null(strstr(text, "  0:02 left"));
+    fclose(terminal);
+    close(master);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -640,6 +754,7 @@ int main(void)
         cmocka_unit_test(steps_are_descent),
         cmocka_unit_test(nonfinite_losses),
         cmocka_unit_test(nonfinite_in_a_later_epoch),
+        cmocka_unit_test(earlier_errors_do_not_matter),
         cmocka_unit_test(callbacks_stop),
         cmocka_unit_test(early_stop),
         cmocka_unit_test(best_epoch_is_kept),
@@ -648,6 +763,8 @@ int main(void)
         cmocka_unit_test(lines_are_few),
         cmocka_unit_test(no_line_for_an_epoch_that_broke_off),
         cmocka_unit_test(bar_on_a_terminal),
+        cmocka_unit_test(the_time_left_of_very_many_epochs),
+        cmocka_unit_test(the_time_left_after_a_checkpoint),
         cmocka_unit_test(the_bar_fits_the_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
