@@ -234,7 +234,7 @@ fx_loader *fxi_dataloader(const fx_dataloader_args *given)
     if (!a_ok || check_args(&a, &info) != FX_OK ||
         fxi_obs_inspect(OP, fxi_obs_base(a.data), &base) != FX_OK)
         return fx_error_object(&loader_type);
-    const bool draws = a.shuffle || info.functions;
+    const bool functions = info.functions || a.collate_with, draws = a.shuffle || functions;
     const fx_loader init = {.data = a.data,
                             .n = info.n,
                             .base_n = base.n,
@@ -250,7 +250,7 @@ fx_loader *fxi_dataloader(const fx_dataloader_args *given)
                             .collate_user = a.collate_user,
                             .derived =
                                 base.derived || a.collate != FX_COLLATE_OBS || a.collate_with,
-                            .functions = info.functions || a.collate_with,
+                            .functions = functions,
                             .buffer = a.buffer,
                             .eager = a.buffer,
                             .seed = a.seed != FX_DRAWN ? a.seed

@@ -206,6 +206,39 @@ static void seeds(void **state)
     assert_memory_equal(a, b, 40 * sizeof *a);
 }
 
+static void *with_noise(void *items, void *unused)
+{
+    (void)unused;
+    return fx_add(fx_child(items, 0), fx_rand(1));
+}
+
+/* The first number that .collate_with draws in a loader with this seed. */
+static double noise_of(uint64_t seed)
+{
+    FX_SCOPE;
+    fx_loader *loader =
+        fx_dataloader(fx_zeros(1, 2), .batchsize = 1, .collate_with = with_noise, .seed = seed);
+    fx_batch b = {0};
+    const double number = fx_next(loader, &b) ? fx_item(b.items) : NAN;
+    fx_batch_end(&b);
+    return number;
+}
+
+/* Also without .shuffle, a drawn seed comes from the stream of the thread. */
+static void seeds_of_collating_functions(void **state)
+{
+    (void)state;
+    assert_true(noise_of(1) == noise_of(1));
+    assert_true(noise_of(1) != noise_of(2));
+    fx_seed(7);
+    const double first = noise_of(FX_DRAWN), second = noise_of(FX_DRAWN);
+    assert_true(first != second);
+    fx_seed(7);
+    assert_true(noise_of(FX_DRAWN) == first);
+    fx_seed(8);
+    assert_true(noise_of(FX_DRAWN) != first);
+}
+
 /* Every observation comes first about equally often: 6000 passes over 6, χ² with 5 degrees of
  * freedom; 20.5 is its 99.9 % point. */
 static void shuffle_is_uniform(void **state)
@@ -733,6 +766,7 @@ int main(void)
         cmocka_unit_test(moved_loader),
         cmocka_unit_test(all_combinations),
         cmocka_unit_test(seeds),
+        cmocka_unit_test(seeds_of_collating_functions),
         cmocka_unit_test(shuffle_is_uniform),
         cmocka_unit_test(abandoned_passes),
         cmocka_unit_test(nested_passes),
