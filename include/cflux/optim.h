@@ -263,9 +263,10 @@ FX_API fx_status fx_thaw(void *state);
 
 /* Clipping by the norm of all gradients together: fx_global_norm(g) = √(Σ dx²) over the arrays of a
  * gradient, 0-d; fx_clip_global_norm(g, most) is a gradient whose arrays are multiplied by min(most
- * / norm, 1). Each distinct array counts once. A norm that is not finite makes every gradient NaN
- * or 0: pass the norm as fx_update's .guard to skip the update. The scope owns the results.
- * FX_STATUS_ARGUMENT for NULL, and for a negative `most`. PyTorch's clip_grad_norm_. */
+ * / norm, 1), or by 0 if `most` is 0. Each distinct array counts once. A norm that is not finite
+ * makes every gradient NaN or 0: pass the norm as fx_update's .guard to skip the update. The scope
+ * owns the results. FX_STATUS_ARGUMENT for NULL, and for a negative `most`. PyTorch's
+ * clip_grad_norm_. */
 FX_API fx_array *fx_global_norm(void *gradient);
 FX_API void *fxi_clip_global_norm(void *gradient, double most);
 #define fx_clip_global_norm(gradient, most)                                                        \
@@ -309,11 +310,13 @@ FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
  * values. On failure model and state are not changed. A GPU can find an index out of range only
  * after the call has returned FX_OK (ops.h). FX_STATUS_ARGUMENT if the three trees do not match or
  * .observations is out of range; FX_STATUS_SHAPE if the size of a gradient, or of the state's
- * arrays, differs from that of the parameter. If the loss of fx_gradient does not depend on any
- * parameter, a warning says so, once for a state. Optimisers.update!. */
+ * arrays, differs from that of the parameter, or if a new value has another element type than the
+ * old one. If the loss of fx_gradient does not depend on any parameter, a warning says so, once for
+ * a state. Optimisers.update!. */
 FX_API fx_status fxi_update(const fx_update_args *a);
 /* Returns the pair (new state, new model) as a tuple; does not change its arguments. The scope owns
- * the tuple; on failure it holds two error arrays. Optimisers.update. */
+ * the tuple; on failure it holds two error arrays. Errors: those of fx_update. Optimisers.update.
+ */
 FX_API void *fx_updated(void *state, void *model, void *gradient);
 /* Applies n updates in one plan, for (states[i], models[i], gradients[i]), e.g. for GANs. On
  * failure no model and no state is changed. */

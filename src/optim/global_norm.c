@@ -70,5 +70,5 @@ void *fxi_clip_global_norm(void *gradient, double most)
     if (fx_is_error(norm))
         return !gradient || fx_is_array(gradient) ? fx_keep(norm)
                                                   : fx_error_object(fx_type_of(gradient));
-    return fx_keep(fx_fmap_with(scaled, fx_min(fx_div(most, norm), 1), gradient));
+    return fx_keep(fx_fmap_with(scaled, fxi_norm_factor(fx_scalar(most), most, norm), gradient));
 }

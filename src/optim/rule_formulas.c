@@ -477,6 +477,11 @@ static fx_array *norm_of(fx_array *x, double p)
     return fx_mul(scale, p == 2 ? fx_norm(size) : fx_pow(fx_sum(fx_pow(size, p)), 1 / p));
 }
 
+fx_array *fxi_norm_factor(fx_array *literal, double most, fx_array *norm)
+{
+    return fx_min(most > 0 ? fx_div(literal, norm) : fx_mul(literal, norm), 1);
+}
+
 /* dx′ = dx·min(ω/‖dx‖, 1): a long gradient keeps its direction (Pascanu, Mikolov, Bengio, 2013). */
 fx_array *fxi_apply_clip_norm(fxi_application *s)
 {
@@ -488,7 +493,7 @@ fx_array *fxi_apply_clip_norm(fxi_application *s)
     fx_array *norm = fx_keep(norm_of(s->dx, r->p));
     if (r->throws)
         must_be_finite(s, r, norm);
-    fx_array *factor = fx_min(fx_div(most, norm), 1);
+    fx_array *factor = fxi_norm_factor(most, r->omega, norm);
     return fx_keep(fx_mul(s->dx, fx_cast(factor, fx_eltype(s->dx))));
 }
 

@@ -110,6 +110,10 @@ fx_rule *fxi_rule_numbers_in(const fx_rule *r, const double *numbers);
  * them where that is needed, else 1. 0-d, as `largest`. */
 fx_array *fxi_norm_scale(fx_array *largest);
 
+/* min(most/norm, 1), 0-d: the factor that clips a gradient with this norm; 0 if `most` and the norm
+ * are 0. `literal`: an array of `most`. */
+fx_array *fxi_norm_factor(fx_array *literal, double most, fx_array *norm);
+
 /* Makes a DistributedOptimizer: a rule that is applied to the mean of the gradients of all members.
  * A MixedPrecision must stay the outermost rule, so there its inner rule is wrapped. */
 fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule, bool shard);

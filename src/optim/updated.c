@@ -1,5 +1,7 @@
 /* updated.c: the update of parameters out of place. */
+#include "error.h"
 #include "memory.h"
+#include "node.h"
 #include "update_items.h"
 
 #include <cflux/ops.h>
@@ -63,6 +65,31 @@ static fx_walk renew_numbers(const fx_spot *at, void *user)
     return FX_WALK_PASS;
 }
 
+/* The error of fx_update if the new value has another element type than the old one. */
+static fx_status check_type(const fxi_node *old, const fxi_node *now)
+{
+    char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
+    if (now->dtype == old->dtype)
+        return FX_OK;
+    return fx_fail(FX_STATUS_SHAPE, "update", "the new value is %s %s, but the old one is %s %s",
+                   fxi_shape_text(now->ndim, now->shape, a), fx_dtype_name((fx_dtype)now->dtype),
+                   fxi_shape_text(old->ndim, old->shape, b), fx_dtype_name((fx_dtype)old->dtype));
+}
+
+static fx_status check_types(const fxi_items *s)
+{
+    fx_status status = FX_OK;
+    for (int64_t i = 0; i < s->n; i++) {
+        const fxi_item *it = &s->all[i];
+        for (int64_t k = 0; k <= it->leaf->states.n && status == FX_OK; k++) {
+            const fx_array *old = k ? it->leaf->states.items[k - 1] : it->x;
+            if (it->values[k])
+                status = check_type(old->node, it->values[k]->node);
+        }
+    }
+    return status;
+}
+
 static void *renew_both(fxi_items *s, void *state, void *model)
 {
     renewal r = {.pairs = fxi_malloc(((size_t)fxi_items_handles(s) + 1) * sizeof *r.pairs)};
@@ -103,6 +130,8 @@ void *fx_updated(void *state, void *model, void *gradient)
         s.status = fxi_item_apply(&s.all[i], &c, &norms);
     if (s.status == FX_OK)
         s.status = fxi_items_join(&s);
+    if (s.status == FX_OK)
+        s.status = check_types(&s);
     for (int64_t i = 0; i < norms.n && s.status == FX_OK; i++)
         if (!isfinite(fx_item(norms.all[i].norm)))
             s.status = FX_STATUS_NONFINITE;

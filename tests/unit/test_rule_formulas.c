@@ -601,6 +601,14 @@ static void clipping_by_the_norm_of_all(void **state)
     CHECK((fx_array *)fx_child(fx_child(c, 1), 0), (2), 1e-3, 6, 0);
     assert_int_equal(fx_eltype(fx_child(fx_child(c, 1), 0)), FX_DTYPE_F16);
     CHECK((fx_array *)fx_child(fx_clip_global_norm(g, 20), 0), (2), 0, 3, 4);
+    /* a limit of 0 gives zeros, also for a gradient of zeros */
+    CHECK((fx_array *)fx_child(fx_clip_global_norm(g, 0), 0), (2), 0, 0, 0);
+    CHECK((fx_array *)fx_clip_global_norm(fx_zeros(2), 0), (2), 0, 0, 0);
+    fx_array *v = fx_ones(2);
+    void *none = fx_setup(fx_optimiser_chain(fx_clip_norm(0), fx_descent(1)), v);
+    assert_int_equal(fx_update(none, v, fx_zeros(2)), FX_OK);
+    assert_int_equal(fx_update(none, v, fx_vector(3, 4)), FX_OK);
+    CHECK(v, (2), 0, 1, 1);
     /* a norm that is not finite is the guard of an update */
     fx_array *w = fx_ones(2), *bad = fx_vector(1, INFINITY);
     void *opt = fx_setup(fx_adam(), w);

@@ -276,6 +276,35 @@ static void first_failure_of_several(void **test)
     check_array("y", y, 2, (const double[]){3, 4}, 0, 0);
 }
 
+/* A gradient that the program has put together may have another element type. If the new parameter
+ * or state would have another type than the old one, both functions refuse it. */
+static void types_of_gradients(void **test)
+{
+    (void)test;
+    static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4; k++) {
+            FX_SCOPE;
+            fx_array *x = fx_cast(numbers(1, 2), types[i]), *g = fx_cast(numbers(1, 1), types[k]);
+            fx_rule *rule = i % 2 ? fx_descent(0.5) : fx_momentum(0.5);
+            void *state = fx_setup(rule, x), *both = fx_updated(state, x, g);
+            fx_array *new = fx_child(both, 1);
+            const fx_error e = fx_error_take();
+            const fx_status status = fx_update(state, x, g);
+            assert_int_equal(e.status, status);
+            assert_int_equal(fx_is_error(new), status != FX_OK);
+            if (status == FX_OK) {
+                assert_int_equal(fx_eltype(new), types[i]);
+                check_array("x", x, 2, (const double[]){0.5, 1.5}, 0, 0);
+                check_array("new x", new, 2, (const double[]){0.5, 1.5}, 0, 0);
+            } else {
+                assert_int_not_equal(types[i], types[k]);
+                assert_string_equal(e.message, fx_error_take().message);
+                check_array("x", x, 2, (const double[]){1, 2}, 0, 0);
+            }
+        }
+}
+
 /* x − η·dx in a new model, or an error when any one allocation fails. */
 static void updated_without_memory(void **test)
 {
@@ -407,8 +436,8 @@ int main(void)
         cmocka_unit_test(other_structures_are_refused), cmocka_unit_test(state_of_another_size),
         cmocka_unit_test(setup_without_a_rule),         cmocka_unit_test(first_failure_of_several),
         cmocka_unit_test(parts_without_gradient),       cmocka_unit_test(updated_without_memory),
-        cmocka_unit_test(adjusting_whole_numbers),      cmocka_unit_test(adjusted_without_memory),
-        cmocka_unit_test(loss_without_the_model),
+        cmocka_unit_test(types_of_gradients),           cmocka_unit_test(adjusting_whole_numbers),
+        cmocka_unit_test(adjusted_without_memory),      cmocka_unit_test(loss_without_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
