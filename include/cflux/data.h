@@ -61,9 +61,10 @@ FX_API fx_array *fx_read_csv(const char *path);
  * In the column .text only an empty field is missing. Without .missing these words are texts, and
  * an error in a column of numbers.
  *
- * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or decimal mark, or a negative
- * .skip; FX_STATUS_FORMAT with line and column; if the table is read with commas and the first line
- * has none, the message also names the ';', '|' or tabs that it contains. */
+ * Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or decimal mark, a negative .skip,
+ * or if the table has no column .text; FX_STATUS_FORMAT with line and column; if the table is read
+ * with commas and the first line has none, the message also names the ';', '|' or tabs that it
+ * contains. */
 /* clang-format off */
 #define FXI_READ_TABLE_ARGS(F)                                                                     \
     F(const char *, path, FXI_NULL) /* the file */                                                 \

@@ -86,9 +86,12 @@ void *fx_randobs(void *data, int64_t n, uint64_t seed)
                          (long long)n, (long long)count);
     if (failed != FX_OK)
         return fx_error_array(failed);
+    size_t bytes = 0;
     fxi_draws draws = draws_of(seed);
-    for (int64_t i = 0; i < n; i++)
-        append(&list, 1, &(int64_t){(int64_t)fxi_draw_below(&draws, (uint64_t)count)});
+    list.v = fxi_mul_size((size_t)n + 1, sizeof *list.v, &bytes) ? fxi_malloc(bytes) : NULL;
+    list.failed = !list.v;
+    for (; list.n < n && !list.failed; list.n++)
+        list.v[list.n] = (int64_t)fxi_draw_below(&draws, (uint64_t)count);
     return take_view(data, &list);
 }
 

@@ -344,6 +344,11 @@ static fx_status make_columns(table *t, bool header)
     if (!(header ? name_columns : number_columns)(t))
         return fxi_lines_out_of_memory(&t->lines);
     t->text = named_column(t);
+    if (t->named && t->text < 0)
+        return fx_fail(FX_STATUS_ARGUMENT, OP,
+                       "%s has no column \"%s\" (.text); it has %d, from \"%s\" to \"%s\"",
+                       t->lines.file.path, t->named, (int)t->ncolumns, t->columns[0].name,
+                       t->columns[t->ncolumns - 1].name);
     if (t->text >= 0)
         t->columns[t->text].text = t->columns[t->text].known = true;
     return FX_OK;

@@ -143,6 +143,8 @@ static void random_orders(void **state)
     assert_true(equal(some, fx_randobs(x, 50, 1)));
     assert_true(fx_item(fx_maximum(fx_getobs(some))) < 30);
     refused(fx_randobs(fx_zeros(0), 1, 0), FX_STATUS_ARGUMENT, "cannot draw 1 of 0");
+    refused(fx_randobs(x, INT64_C(1) << 58, 0), FX_STATUS_MEMORY, "out of memory");
+    refused(fx_randobs(x, INT64_MAX, 0), FX_STATUS_MEMORY, "out of memory");
 }
 
 static bool is_odd(void *observation, void *io_calls)

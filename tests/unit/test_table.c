@@ -110,6 +110,19 @@ static void missing_values(void **state)
                  named, "id: 0=2 007=1; n:");
     check_result(fx_read_table(temp_text("i.csv", "007,5\n0,6\n0,7\n"), .text = "1"), 3, named,
                  "1: 0=2 007=1; 2:");
+    static const char *const absent[] = {"ID", "3", "0", "1x", ""};
+    for (int i = 0; i < 5; i++) {
+        char expected[100];
+        snprintf(expected, sizeof expected,
+                 "has no column \"%s\" (.text); it has 2, from \"id\" to "
+                 "\"n\"",
+                 absent[i]);
+        assert_true(
+            fx_is_error(fx_read_table(temp_text("i.csv", "id,n\n007,5\n"), .text = absent[i])));
+        const fx_error e = fx_error_take();
+        assert_int_equal(e.status, FX_STATUS_ARGUMENT);
+        assert_non_null(strstr(e.message, expected));
+    }
     static const float country[] = {1, 5, 0, NAN, NAN, 7};
     check_result(
         fx_read_table(temp_text("i.csv", "id,n\nNA,5\n-,NA\n,7\n"), .text = "id", .missing = true),

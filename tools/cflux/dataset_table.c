@@ -280,15 +280,26 @@ static void warn_of_commas(const data_request *r, void *columns)
     }
 }
 
+/* `text`: the column of names, or NULL. */
+static void *table_of(const data_request *r, char separator, const char *text)
+{
+    return fx_read_table(r->path, .separator = separator, .skip = r->skip,
+                         .decimal = has_decimal_comma(r) ? ',' : '.',
+                         .missing = r->missing != MISSING_REFUSED, .text = text);
+}
+
 int read_csv(const data_request *r, dataset *d)
 {
     char separator;
     int status = separator_of(r, &separator);
     if (status != EXIT_FINE)
         return status;
-    void *table = fx_read_table(r->path, .separator = separator, .skip = r->skip,
-                                .decimal = has_decimal_comma(r) ? ',' : '.',
-                                .missing = r->missing != MISSING_REFUSED, .text = r->id);
+    void *table = table_of(r, separator, r->id);
+    /* Without the column --id, the table is read to find a similar name for the message. */
+    if (fx_is_error(table) && r->id && fx_error_status() == FX_STATUS_ARGUMENT) {
+        fx_error_take();
+        table = table_of(r, separator, NULL);
+    }
     if (fx_is_error(table))
         return fail_table(EXIT_BAD_INPUT, "");
     d->kind = "csv";
