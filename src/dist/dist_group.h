@@ -48,7 +48,7 @@ struct fx_dist {
     void *in, *out, *statements;
     size_t in_bytes, out_bytes;
     int64_t vote[3], votes[3];
-    bool told; /* the latest operation failed, on all members with the same sentence */
+    bool told; /* the latest operation failed, on all members with the same message */
     fxi_dist_queue queue;
     FILE *progress; /* where each operation is noted; NULL: nowhere */
     /* Libraries of fx_dist_init(FX_NCCL); NULL: not requested, or not on all members. */
@@ -124,7 +124,7 @@ fxi_dist_header fxi_dist_header_of(const fx_step *step);
 void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size);
 /* Runs an operation of the transport. After a failure the group is broken. */
 fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t size);
-/* FX_OK if all members run the operation and none refuses; else the same status and sentence on
+/* FX_OK if all members run the operation and none refuses; else the same status and message on
  * all. */
 fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refusal,
                          const char *reason, char *why, size_t size);

@@ -75,8 +75,8 @@ typedef struct fxi_transport {
      * all processes of the launcher. Returns NULL on success, otherwise the reason as a text. */
     const char *(*open)(const fxi_transport_host *host, const void *communicator,
                         fxi_transport_group *out_group);
-    /* Runs an operation. On failure it writes a sentence without a full stop to `why`, and the
-     * group is not used any more. */
+    /* Runs an operation. On failure it writes a message without a full stop to `why`, and the group
+     * is not used any more. */
     fx_status (*run)(const fxi_transport_group *group, const fxi_transport_call *call, char *why,
                      size_t size);
     /* Returns true if `run` reduces this operation (kind, fold and dtype are read) in memory that

@@ -379,7 +379,7 @@ static const row rows[] = {
     {"", "7,nobody", open_it, {"0 devices", "FX_OPENCL_DEVICES=7,nobody"}},
 };
 
-static void a_sentence_each_and_others_go_on(void **state)
+static void each_failure_has_a_message(void **state)
 {
     (void)state;
     setenv("FX_CACHE", "off", 1);
@@ -505,7 +505,7 @@ static void the_bound_of_the_cache(void)
     unsetenv("FX_CACHE");
 }
 
-static void the_cache(void **state)
+static void cached_kernels(void **state)
 {
     (void)state;
     snprintf(cache, sizeof cache, "%s.d", temp_text("cache", "x"));
@@ -707,8 +707,8 @@ static void whose_files_it_uses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sentence_each_and_others_go_on),
-        cmocka_unit_test(a_library_that_is_none), cmocka_unit_test(the_cache),
-        cmocka_unit_test(whose_files_it_uses), cmocka_unit_test(a_line_while_kernels_compile)};
+        cmocka_unit_test(each_failure_has_a_message), cmocka_unit_test(a_library_that_is_none),
+        cmocka_unit_test(cached_kernels), cmocka_unit_test(whose_files_it_uses),
+        cmocka_unit_test(a_line_while_kernels_compile)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void a_layer_over_many_axes(void **state)
     same_bits(fx_call(l, x), fx_reshape(fx_tanh(leaf(fx_add(z, l->bias))), 5, 3, 2));
 }
 
-static void products_meet(void **state)
+static void a_sum_of_two_products(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -105,7 +105,7 @@ static void others_read_the_product(void **state)
 }
 
 /* Attention scales the query after its bias. A product with a tensor stays a step. */
-static void a_scale(void **state)
+static void a_product_is_scaled(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -344,20 +344,13 @@ int main(void)
     unsetenv("FX_EAGER");
 #define TEST(f) cmocka_unit_test_setup_teardown(f, clean_start, clean_end)
     const struct CMUnitTest tests[] = {
-        TEST(bias_and_activation),
-        TEST(a_layer_over_many_axes),
-        TEST(products_meet),
-        TEST(a_value_that_is_stored_ends_the_chain),
-        TEST(others_read_the_product),
-        TEST(a_scale),
-        TEST(a_training_step),
-        TEST(convolution),
-        TEST(convolutions_of_all_sizes),
-        TEST(batch_norms),
-        TEST(other_channel_values),
-        TEST(a_backend_refuses),
-        TEST(a_compiler_refuses),
-        TEST(the_cpu_refuses_16_bits),
+        TEST(bias_and_activation),       TEST(a_layer_over_many_axes),
+        TEST(a_sum_of_two_products),     TEST(a_value_that_is_stored_ends_the_chain),
+        TEST(others_read_the_product),   TEST(a_product_is_scaled),
+        TEST(a_training_step),           TEST(convolution),
+        TEST(convolutions_of_all_sizes), TEST(batch_norms),
+        TEST(other_channel_values),      TEST(a_backend_refuses),
+        TEST(a_compiler_refuses),        TEST(the_cpu_refuses_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

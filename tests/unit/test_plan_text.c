@@ -200,7 +200,7 @@ static void groups_respect_their_budgets(void **state)
     assert_int_equal(steps, 2); /* 64 instructions and 36 */
 }
 
-static void what_is_there_needs_no_plan(void **state)
+static void evaluated_arrays_need_no_plan(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -299,7 +299,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(transposes_and_slices_cost_nothing),
         cmocka_unit_test(a_reshape_of_a_transpose_is_a_copy),
         cmocka_unit_test(groups_respect_their_budgets),
-        cmocka_unit_test(what_is_there_needs_no_plan),
+        cmocka_unit_test(evaluated_arrays_need_no_plan),
         cmocka_unit_test(without_memory_there_is_no_text),
         cmocka_unit_test(the_environment_switches_groups_off),
     };

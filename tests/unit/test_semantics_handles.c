@@ -45,7 +45,7 @@ static void *fail_nothing(void *opt)
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-static void p1_handles_stay_and_see_the_new_value(void **state)
+static void handles_stay_and_see_the_new_value(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -60,7 +60,7 @@ static void p1_handles_stay_and_see_the_new_value(void **state)
     CHECK(fx_call(m, fx_vector(1, 0)), (1), 0, -8.75);
 }
 
-static void p1_operations_capture_the_value(void **state)
+static void operations_capture_the_value(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -72,7 +72,7 @@ static void p1_operations_capture_the_value(void **state)
     CHECK(fx_mul(x, 10), (2), 0, 70, 80);
 }
 
-static void p1_updated_leaves_its_arguments_valid(void **state)
+static void updated_leaves_its_arguments_valid(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -98,7 +98,7 @@ static void p1_updated_leaves_its_arguments_valid(void **state)
 
 /* Unchanged arrays are not shared either: thawing and updating the new pair does not change the old
  * one. */
-static void p1_updated_shares_nothing(void **state)
+static void updated_shares_nothing(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -120,7 +120,7 @@ static void p1_updated_shares_nothing(void **state)
 
 /* ---- reads ----------------------------------------------------------------------------------- */
 
-static void p2_reads_store_and_keep_history(void **state)
+static void reads_store_and_keep_history(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -154,7 +154,7 @@ static void p2_reads_store_and_keep_history(void **state)
 
 /* ---- what an update evaluates ---------------------------------------------------------------- */
 
-static void p4_one_plan_loss_and_sinks(void **state)
+static void one_plan_loss_and_sinks(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -198,7 +198,7 @@ static void p4_one_plan_loss_and_sinks(void **state)
 }
 
 /* The loss is evaluated even when its own gradient, or something else, consumes it. */
-static void p4_the_loss_is_evaluated_when_consumed(void **state)
+static void the_loss_is_evaluated_when_consumed(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -226,7 +226,7 @@ static void p4_the_loss_is_evaluated_when_consumed(void **state)
     fx_set(&total, NULL);
 }
 
-static void p4_sinks_false_turns_the_rule_off(void **state)
+static void sinks_false_turns_the_rule_off(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -243,7 +243,7 @@ static void p4_sinks_false_turns_the_rule_off(void **state)
     expect_error(FX_STATUS_STATE, "fx_update has replaced");
 }
 
-static void p4_consumed_intermediates_are_errors_when_read(void **state)
+static void consumed_intermediates_are_errors_when_read(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -263,7 +263,7 @@ static void p4_consumed_intermediates_are_errors_when_read(void **state)
     CHECK(fx_call(m, small_input()), (1), 0, 3 * -8.75 + 5 * -14.25); /* a new call works */
 }
 
-static void p4_update_all_takes_several(void **state)
+static void update_all_takes_several(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -284,7 +284,7 @@ static void p4_update_all_takes_several(void **state)
 }
 
 /* One of several is wrong: none is updated. */
-static void p4_update_all_is_all_or_nothing(void **state)
+static void update_all_is_all_or_nothing(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -313,7 +313,7 @@ static fx_array *norm_input(void)
     return fx_from(FX_DTYPE_F32, ((float[]){0, 4}), 1, 2);
 }
 
-static void p5_committed_by_any_update(void **state)
+static void any_update_commits_staged_state(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -336,7 +336,7 @@ static void p5_committed_by_any_update(void **state)
 
 /* Pending results that read the old statistics are computed too, because these are replaced in
  * place. */
-static void p5_readers_of_the_old_state_come_along(void **state)
+static void readers_of_the_old_state_come_along(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -352,7 +352,7 @@ static void p5_readers_of_the_old_state_come_along(void **state)
     }
 }
 
-static void p5_committed_at_the_close(void **state)
+static void the_close_commits_staged_state(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -376,7 +376,7 @@ static void p5_committed_at_the_close(void **state)
     NEAR(fx_item(bn->mean), 2 * (1 - pow(0.9, 3)), 1e-6);
 }
 
-static void p5_dropped_on_error(void **state)
+static void an_error_drops_staged_state(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -401,7 +401,7 @@ static void p5_dropped_on_error(void **state)
     NEAR(fx_item(bn->mean), 0.2, 1e-7);
 }
 
-static void p5_stage_and_staged(void **state)
+static void stage_and_staged(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -471,7 +471,7 @@ static double layers_by_hand(int power)
 
 /* ---- work is done once ----------------------------------------------------------------------- */
 
-static void p6_two_results_of_one_network(void **state)
+static void two_results_of_one_network(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -487,7 +487,7 @@ static void p6_two_results_of_one_network(void **state)
 }
 
 /* Values that nothing needs any more are not stored. */
-static void p6_what_nobody_needs_is_not_kept(void **state)
+static void unused_values_are_not_stored(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -502,7 +502,7 @@ static void p6_what_nobody_needs_is_not_kept(void **state)
 
 /* The documented price: reading the loss before building its gradient runs the forward pass again.
  */
-static void p6_reading_first_costs_a_second_pass(void **state)
+static void reading_first_costs_a_second_pass(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -567,7 +567,7 @@ static void read_bits(const Net *m, bits *out)
     assert_int_equal(fx_read_into(m->norm->beta, out->beta, sizeof out->beta), FX_OK);
 }
 
-static void p7_a_guard_keeps_everything(void **state)
+static void a_guard_keeps_everything(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -624,7 +624,7 @@ static fx_status update_with_fault(void *opt, Net *m, fx_array *x, int64_t n, bo
 
 /* Memory is reserved before the first step runs: whichever allocation of an update fails,
  * everything is as before, and the next update is the one that would have been. */
-static void p7_no_memory_changes_nothing(void **state)
+static void no_memory_changes_nothing(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -658,7 +658,7 @@ static void p7_no_memory_changes_nothing(void **state)
 
 /* An index out of range is found when the plan runs. Whatever had run until then: the update is
  * refused and model and state are as they were. */
-static void p7_failures_after_launch_leave_no_half_update(void **state)
+static void failures_after_launch_leave_no_half_update(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -719,7 +719,7 @@ static fx_status refuse(const fx_custom_op *op, int n, const fx_custom_operand *
 
 /* If a kernel fails after a value has been written in place, that value is an error afterwards, or
  * unchanged. */
-static void p7_what_was_overwritten_is_an_error(void **state)
+static void what_was_overwritten_is_an_error(void **state)
 {
     (void)state;
     static const fx_custom_op op = {sizeof op, "refuse", refuse, NULL, NULL};
@@ -744,7 +744,7 @@ static void p7_what_was_overwritten_is_an_error(void **state)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-static void p8_copy_into_refills(void **state)
+static void copy_into_refills(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -761,7 +761,7 @@ static void p8_copy_into_refills(void **state)
     CHECK(m->weight, (1, 2), 0, 14, 16);
 }
 
-static void p8_moving_evaluated_models_is_immediate(void **state)
+static void moving_evaluated_models_is_immediate(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -784,31 +784,31 @@ static void p8_moving_evaluated_models_is_immediate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(p1_handles_stay_and_see_the_new_value),
-        TEST(p1_operations_capture_the_value),
-        TEST(p1_updated_leaves_its_arguments_valid),
-        TEST(p1_updated_shares_nothing),
-        TEST(p2_reads_store_and_keep_history),
-        TEST(p4_one_plan_loss_and_sinks),
-        TEST(p4_the_loss_is_evaluated_when_consumed),
-        TEST(p4_sinks_false_turns_the_rule_off),
-        TEST(p4_consumed_intermediates_are_errors_when_read),
-        TEST(p4_update_all_takes_several),
-        TEST(p4_update_all_is_all_or_nothing),
-        TEST(p5_committed_by_any_update),
-        TEST(p5_readers_of_the_old_state_come_along),
-        TEST(p5_committed_at_the_close),
-        TEST(p5_dropped_on_error),
-        TEST(p5_stage_and_staged),
-        TEST(p6_two_results_of_one_network),
-        TEST(p6_what_nobody_needs_is_not_kept),
-        TEST(p6_reading_first_costs_a_second_pass),
-        TEST(p7_a_guard_keeps_everything),
-        TEST(p7_no_memory_changes_nothing),
-        TEST(p7_failures_after_launch_leave_no_half_update),
-        TEST(p7_what_was_overwritten_is_an_error),
-        TEST(p8_copy_into_refills),
-        TEST(p8_moving_evaluated_models_is_immediate),
+        TEST(handles_stay_and_see_the_new_value),
+        TEST(operations_capture_the_value),
+        TEST(updated_leaves_its_arguments_valid),
+        TEST(updated_shares_nothing),
+        TEST(reads_store_and_keep_history),
+        TEST(one_plan_loss_and_sinks),
+        TEST(the_loss_is_evaluated_when_consumed),
+        TEST(sinks_false_turns_the_rule_off),
+        TEST(consumed_intermediates_are_errors_when_read),
+        TEST(update_all_takes_several),
+        TEST(update_all_is_all_or_nothing),
+        TEST(any_update_commits_staged_state),
+        TEST(readers_of_the_old_state_come_along),
+        TEST(the_close_commits_staged_state),
+        TEST(an_error_drops_staged_state),
+        TEST(stage_and_staged),
+        TEST(two_results_of_one_network),
+        TEST(unused_values_are_not_stored),
+        TEST(reading_first_costs_a_second_pass),
+        TEST(a_guard_keeps_everything),
+        TEST(no_memory_changes_nothing),
+        TEST(failures_after_launch_leave_no_half_update),
+        TEST(what_was_overwritten_is_an_error),
+        TEST(copy_into_refills),
+        TEST(moving_evaluated_models_is_immediate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

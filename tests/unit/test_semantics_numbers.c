@@ -45,7 +45,7 @@ static const uint8_t promoted[8][8] = {[F32] = {F32, F64, F32, F32, F32, F32, F3
                                        [F16] = {F32, F64, F16, F16, F16, F16, F16, F32},
                                        [BF] = {F32, F64, BF, BF, BF, BF, F32, BF}};
 
-static void p10_arrays_promote_as_julia(void **state)
+static void arrays_promote_as_julia(void **state)
 {
     (void)state;
     for (int a = 0; a < 8; a++)
@@ -69,7 +69,7 @@ static void p10_arrays_promote_as_julia(void **state)
         }
 }
 
-static void p10_literals_are_weak(void **state)
+static void literals_are_weak(void **state)
 {
     (void)state;
     for (int t = 0; t < 8; t++) {
@@ -110,7 +110,7 @@ static void p10_literals_are_weak(void **state)
 
 /* A number that fills an array has the array's type before it meets another one, read before or
  * not. */
-static void p10_filled_arrays_are_of_their_type(void **state)
+static void filled_arrays_are_of_their_type(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -145,7 +145,7 @@ static double nearest_with_8_bits(int64_t x)
 }
 
 /* Through Float64, integers beyond 2^53 would be rounded twice. */
-static void p10_integers_become_bfloat16_in_one_rounding(void **state)
+static void integers_become_bfloat16_in_one_rounding(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -170,7 +170,7 @@ static void p10_integers_become_bfloat16_in_one_rounding(void **state)
     }
 }
 
-static void p10_integers_wrap(void **state)
+static void integers_wrap(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -204,7 +204,7 @@ static void p10_integers_wrap(void **state)
     assert_int_equal(exact(fx_cast(I32_OF(-1), FX_DTYPE_U8), 0), 255);
 }
 
-static void p10_sums_and_means_of_integers(void **state)
+static void sums_and_means_of_integers(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -227,7 +227,7 @@ static void p10_sums_and_means_of_integers(void **state)
     TYPE(fx_maximum(u), U8);
 }
 
-static void p10_conversions_saturate(void **state)
+static void conversions_saturate(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -264,7 +264,7 @@ static void p10_conversions_saturate(void **state)
     SAME(fx_at(fx_full_dtype(FX_DTYPE_I32, NAN, 1), 0), 0);
 }
 
-static void p10_nan_and_ties(void **state)
+static void nan_and_ties(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -294,7 +294,7 @@ static void p10_nan_and_ties(void **state)
 
 /* ---- literals are inputs --------------------------------------------------------------------- */
 
-static void p11_numbers_are_not_in_the_key(void **state)
+static void numbers_are_not_in_the_key(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -309,7 +309,7 @@ static void p11_numbers_are_not_in_the_key(void **state)
     assert_int_equal(fx_stats().plan_hits, before.plan_hits + 51);
 }
 
-static void p11_integer_exponents_are_structure(void **state)
+static void integer_exponents_are_structure(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -336,7 +336,7 @@ static double sign_of(fx_array *x)
 }
 
 /* No operation is simplified because of a literal's value, as −0.0 shows. */
-static void p11_nothing_is_folded(void **state)
+static void nothing_is_folded(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -365,7 +365,7 @@ static void check_different(fx_array *x, fx_array *y)
     SAME(fx_item(fx_sum(fx_eq(x, y))), 0);
 }
 
-static void p12_calls_never_merge(void **state)
+static void calls_never_merge(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -379,7 +379,7 @@ static void p12_calls_never_merge(void **state)
     NEAR(both, 2500, 0.1); /* independent: a quarter; merged would be a half */
 }
 
-static void p12_recomputing_repeats(void **state)
+static void recomputing_repeats(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -399,7 +399,7 @@ static void p12_recomputing_repeats(void **state)
     SAME(first, sum);
 }
 
-static void p12_seeds(void **state)
+static void seeds(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -427,7 +427,7 @@ static void p12_seeds(void **state)
 }
 
 /* Streams have names (worker threads get one each): the same seed and count, other numbers. */
-static void p12_streams_are_named(void **state)
+static void streams_are_named(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -444,7 +444,7 @@ static void p12_streams_are_named(void **state)
 }
 
 /* Two random values in one graph, in either order, keep their own numbers. */
-static void p12_streams_follow_the_node(void **state)
+static void streams_follow_the_node(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -464,7 +464,7 @@ static void p12_streams_follow_the_node(void **state)
 
 /* ---- nothing --------------------------------------------------------------------------------- */
 
-static void p13_no_elements(void **state)
+static void arrays_without_elements(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -520,7 +520,7 @@ static void p13_no_elements(void **state)
 }
 
 /* A layer and a training step on an empty batch. */
-static void p13_an_empty_batch(void **state)
+static void an_empty_batch(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -540,24 +540,24 @@ static void p13_an_empty_batch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(p10_arrays_promote_as_julia),
-        TEST(p10_literals_are_weak),
-        TEST(p10_filled_arrays_are_of_their_type),
-        TEST(p10_integers_wrap),
-        TEST(p10_integers_become_bfloat16_in_one_rounding),
-        TEST(p10_sums_and_means_of_integers),
-        TEST(p10_conversions_saturate),
-        TEST(p10_nan_and_ties),
-        TEST(p11_numbers_are_not_in_the_key),
-        TEST(p11_integer_exponents_are_structure),
-        TEST(p11_nothing_is_folded),
-        TEST(p12_calls_never_merge),
-        TEST(p12_recomputing_repeats),
-        TEST(p12_seeds),
-        TEST(p12_streams_are_named),
-        TEST(p12_streams_follow_the_node),
-        TEST(p13_no_elements),
-        TEST(p13_an_empty_batch),
+        TEST(arrays_promote_as_julia),
+        TEST(literals_are_weak),
+        TEST(filled_arrays_are_of_their_type),
+        TEST(integers_wrap),
+        TEST(integers_become_bfloat16_in_one_rounding),
+        TEST(sums_and_means_of_integers),
+        TEST(conversions_saturate),
+        TEST(nan_and_ties),
+        TEST(numbers_are_not_in_the_key),
+        TEST(integer_exponents_are_structure),
+        TEST(nothing_is_folded),
+        TEST(calls_never_merge),
+        TEST(recomputing_repeats),
+        TEST(seeds),
+        TEST(streams_are_named),
+        TEST(streams_follow_the_node),
+        TEST(arrays_without_elements),
+        TEST(an_empty_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@ static fx_array *three_axes(void)
     return fx_reshape(fx_range(1, 1, 24), 2, 3, 4);
 }
 
-static void p14_defaults_are_fluxs(void **state)
+static void defaults_are_fluxs(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -29,7 +29,7 @@ static void p14_defaults_are_fluxs(void **state)
 }
 
 /* Zero is a value like any other, whatever the default is. */
-static void p14_zero_is_a_value(void **state)
+static void zero_is_a_value(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -74,7 +74,7 @@ static void p14_zero_is_a_value(void **state)
     assert_true(isfinite(fx_item(fx_crossentropy(fx_vector(0, 1), fx_vector(1, 0)))));
 }
 
-static void p14_fluxs_spellings_hold(void **state)
+static void fluxs_spellings_hold(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -91,7 +91,7 @@ static void p14_fluxs_spellings_hold(void **state)
     CHECK(fx_var(fx_vector(1, 2, 3, 6), .corrected = false), (), 1e-6, 3.5);
 }
 
-static void p14_axes_are_sets(void **state)
+static void axes_are_sets(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -115,7 +115,7 @@ static void p14_axes_are_sets(void **state)
 }
 
 /* Members that an older program's struct does not have are not read: here they are garbage. */
-static void p14_the_size_limits_what_is_read(void **state)
+static void the_size_limits_what_is_read(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -141,7 +141,7 @@ static void p14_the_size_limits_what_is_read(void **state)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static void p17_batches(void **state)
+static void batches(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -177,9 +177,9 @@ static void p17_batches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(p14_defaults_are_fluxs),           TEST(p14_zero_is_a_value),
-        TEST(p14_fluxs_spellings_hold),         TEST(p14_axes_are_sets),
-        TEST(p14_the_size_limits_what_is_read), TEST(p17_batches),
+        TEST(defaults_are_fluxs),           TEST(zero_is_a_value),
+        TEST(fluxs_spellings_hold),         TEST(axes_are_sets),
+        TEST(the_size_limits_what_is_read), TEST(batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static void *read_model(void *argument)
     return NULL;
 }
 
-static void p16_many_threads_read_one_model(void **state)
+static void many_threads_read_one_model(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -98,7 +98,7 @@ static void *view(void *argument)
     return NULL;
 }
 
-static void p16_many_threads_ask_for_data(void **state)
+static void many_threads_ask_for_data(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -144,7 +144,7 @@ static void *take_pending(void *argument)
     return NULL;
 }
 
-static void p16_a_pending_array_is_refused(void **state)
+static void a_pending_array_is_refused(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -221,7 +221,7 @@ static void *train_new_model(void *argument)
 }
 
 /* Parameters of a new model count as evaluated. */
-static void p16_a_new_model_may_be_used_by_other_threads(void **state)
+static void a_new_model_may_be_used_by_other_threads(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -320,7 +320,7 @@ static void *update_and_publish(void *argument)
     return NULL;
 }
 
-static void p16_snapshots_while_another_updates(void **state)
+static void snapshots_while_another_updates(void **state)
 {
     (void)state;
     shared s = {.lock = PTHREAD_MUTEX_INITIALIZER}, *argument = &s;
@@ -374,7 +374,7 @@ static void *train(void *argument)
     return NULL;
 }
 
-static void p16_models_trained_side_by_side_are_as_alone(void **state)
+static void models_trained_side_by_side_are_as_alone(void **state)
 {
     (void)state;
     trainer alone[4] = {{0}}, together[4];
@@ -405,7 +405,7 @@ static void *draw(void *out)
 
 /* A thread without a seed has its own stream, also if another thread has the seed 0, the default.
  */
-static void p12_threads_draw_different_numbers(void **state)
+static void threads_draw_different_numbers(void **state)
 {
     float drawn[3][4];
     (void)state;
@@ -442,7 +442,7 @@ static void *train_the_model_of_another(void *argument)
     return NULL;
 }
 
-static void p16_the_model_of_another_thread(void **state)
+static void the_model_of_another_thread(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -472,7 +472,7 @@ static void *many_shapes(void *argument)
     return NULL;
 }
 
-static void p16_plans_are_dropped_while_others_run(void **state)
+static void plans_are_dropped_while_others_run(void **state)
 {
     (void)state;
     shaper s[MANY] = {{0}};
@@ -547,7 +547,7 @@ static void *consume(void *argument)
     return NULL;
 }
 
-static void p16_evaluated_arrays_are_handed_over(void **state)
+static void evaluated_arrays_are_handed_over(void **state)
 {
     (void)state;
     queue q = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -580,7 +580,7 @@ static void *make_pending_and_end(void *argument)
 
 /* A pending array whose thread has ended will never be computed: an error, and it can be released.
  */
-static void p16_pending_arrays_end_with_their_thread(void **state)
+static void pending_arrays_end_with_their_thread(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -596,7 +596,7 @@ static void p16_pending_arrays_end_with_their_thread(void **state)
     assert_int_equal(fxi_live_allocations(), live);
 }
 
-static void p16_arrays_outlive_their_thread(void **state)
+static void arrays_outlive_their_thread(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -636,7 +636,7 @@ static void *make_and_free(void *argument)
 }
 
 /* Afterwards an error names the arrays that are left: those of this thread. */
-static void p16_large_arrays_come_and_go(void **state)
+static void large_arrays_come_and_go(void **state)
 {
     (void)state;
     FX_SCOPE;
@@ -661,19 +661,13 @@ static void p16_large_arrays_come_and_go(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(p12_threads_draw_different_numbers), /* the first one: no other thread has drawn */
-        TEST(p16_many_threads_read_one_model),
-        TEST(p16_many_threads_ask_for_data),
-        TEST(p16_a_pending_array_is_refused),
-        TEST(p16_a_new_model_may_be_used_by_other_threads),
-        TEST(p16_snapshots_while_another_updates),
-        TEST(p16_models_trained_side_by_side_are_as_alone),
-        TEST(p16_the_model_of_another_thread),
-        TEST(p16_plans_are_dropped_while_others_run),
-        TEST(p16_evaluated_arrays_are_handed_over),
-        TEST(p16_pending_arrays_end_with_their_thread),
-        TEST(p16_arrays_outlive_their_thread),
-        TEST(p16_large_arrays_come_and_go),
+        TEST(threads_draw_different_numbers), /* the first one: no other thread has drawn */
+        TEST(many_threads_read_one_model),      TEST(many_threads_ask_for_data),
+        TEST(a_pending_array_is_refused),       TEST(a_new_model_may_be_used_by_other_threads),
+        TEST(snapshots_while_another_updates),  TEST(models_trained_side_by_side_are_as_alone),
+        TEST(the_model_of_another_thread),      TEST(plans_are_dropped_while_others_run),
+        TEST(evaluated_arrays_are_handed_over), TEST(pending_arrays_end_with_their_thread),
+        TEST(arrays_outlive_their_thread),      TEST(large_arrays_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
