@@ -697,8 +697,8 @@ static void ten_thousand_scopes(void **state)
     SAME(fx_item(y), DEEP);
 }
 
-/* Opening cannot fail: if there is no memory for the 33rd scope, its objects belong to the nearest
- * open scope, and depth and mode are correct. */
+/* Opening cannot fail: if there is no memory for a scope after the 32nd, its objects belong to the
+ * nearest open scope, and depth and mode are correct. */
 static void open_without_memory(int levels)
 {
     FX_STEP;
