@@ -1,7 +1,7 @@
 /* failing_files.c: loaded before a program by LD_PRELOAD. Call number FAIL_AT of the function
- * FAIL_CALL (open, write, fsync, close, rename, link) for the folder FAIL_IN or a file in it
- * prints "#failed" and fails with the error number FAIL_AS. If that is 0, a write writes half of
- * its bytes. The function read is that of pipes, wherever they are.
+ * FAIL_CALL (open, write, fsync, close, rename, link) for the folder FAIL_IN or a file in it prints
+ * "#failed" and fails with the error number FAIL_AS. If that is 0, a write writes half of its
+ * bytes. FAIL_CALL=read means reads of pipes, which are in no folder.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

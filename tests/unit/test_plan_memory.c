@@ -1,5 +1,4 @@
-/* test_plan_memory.c: cached plans keep a bounded amount of memory, and free it. (ctest:
- * native)
+/* test_plan_memory.c: cached plans keep a bounded amount of memory, and free it. ctest: native
  *
  * The bytes of a plan are counted while it is built. The memory that the thread frees when all
  * plans are dropped must be equal to the count.
@@ -16,7 +15,7 @@
 enum { SHAPES = 600 };
 static const int64_t BOUND = (int64_t)32 << 20;
 
-/* One training step of a small network with h hidden values: a graph of about 290 nodes. */
+/* One training step of a small network with h hidden values: a graph of about 230 nodes. */
 static void train_once(int64_t h)
 {
     FX_SCOPE;

@@ -379,7 +379,7 @@ static void models_trained_side_by_side_are_as_alone(void **state)
     (void)state;
     trainer alone[4] = {{0}}, together[4];
     for (int i = 0; i < 4; i++) {
-        alone[i].seed = 7 + (uint64_t)(i / 2); /* two of the same, two others; two shapes */
+        alone[i].seed = 7 + (uint64_t)(i / 2); /* two seeds, and two batch sizes of each */
         alone[i].batch = 16 + 16 * (i % 2);
     }
     memcpy(together, alone, sizeof alone);
