@@ -51,7 +51,7 @@ enum {
         16384, /* bytes of packed operands on the stack: small products allocate nothing */
 };
 
-/* How a product is computed; plan() decides it from the sizes and strides. */
+/* How a product is computed; plan_of() decides it from the sizes and strides. */
 typedef struct product {
     fxi_gemm g;
     int dtype;
@@ -144,13 +144,29 @@ static void pack_panel(const product *p, int64_t panel)
 
 /* ---- one part -------------------------------------------------------------------------------- */
 
-/* Sets the B of a row of tiles: columns from j on, terms from l on. Returns the width of the tiles.
- * A panel narrower than the unit of widths is read column by column, because the columns that do
- * not exist must not be read. */
+/* The width of the tiles of n columns. */
+static int width_of(const product *p, int64_t n)
+{
+    return (int)fxi_cpu_round_up(fxi_cpu_min(p->core->nr, n), p->core->unit);
+}
+
+/* Describes a B in its own memory, for t->n columns. A panel narrower than the unit of widths is
+ * read column by column, because the columns that do not exist must not be read. */
+static void read_in_place(const product *p, fxi_gemm_tiles *t)
+{
+    const int width = width_of(p, t->n);
+    t->brs = p->g.rsb;
+    t->bcs = p->g.csb;
+    t->bnext = width * p->g.csb;
+    t->columns = p->g.csb != 1 || t->n < width;
+}
+
+/* Sets the B of a row of tiles: columns from j on, terms from l on. Returns the width of the
+ * tiles. */
 static int take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tiles *t)
 {
     const fxi_gemm *g = &p->g;
-    const int width = (int)fxi_cpu_round_up(fxi_cpu_min(p->core->nr, t->n), p->core->unit);
+    const int width = width_of(p, t->n);
     if (p->pack_b) {
         t->b = at(p->b, j * p->terms + (l - p->term) * width, p);
         t->brs = width;
@@ -158,10 +174,7 @@ static int take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tiles *
         t->columns = false;
     } else {
         t->b = stored_at(g->b, l * g->rsb + (p->first + j) * g->csb, p);
-        t->brs = g->rsb;
-        t->bcs = g->csb;
-        t->bnext = width * g->csb;
-        t->columns = g->csb != 1 || t->n < width;
+        read_in_place(p, t);
     }
     return width;
 }
@@ -357,7 +370,7 @@ static bool packs_b(const product *p)
     return g->m > (g->csb == 1 ? 2 : FEW_ROWS) * p->mr;
 }
 
-static product plan(int dtype, const fxi_gemm *given)
+static product plan_of(int dtype, const fxi_gemm *given)
 {
     const fxi_simd *simd = fxi_cpu_simd();
     const fxi_gemm_core *core = &simd->gemm[dtype == FX_DTYPE_F64];
@@ -493,7 +506,7 @@ size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g)
     if (g->m == 0 || g->n == 0 || g->k == 0)
         return 0;
     /* Sizes and strides alone decide, so all products of a batch need the same memory. */
-    const product p = plan(dtype, g);
+    const product p = plan_of(dtype, g);
     return (size_t)alone_bytes(&p);
 }
 
@@ -508,7 +521,7 @@ void fxi_cpu_gemm_alone(int dtype, const fxi_gemm *g, void *memory)
 {
     if (trivial(dtype, g))
         return;
-    product p = plan(dtype, g);
+    product p = plan_of(dtype, g);
     run_alone(&p, memory);
 }
 
@@ -535,28 +548,98 @@ fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g)
 {
     if (trivial(dtype, g))
         return FX_OK;
-    product p = plan(dtype, g);
+    product p = plan_of(dtype, g);
     return run_product(&p);
 }
 
+/* One call of the tiles, whose operands are in their own memory. a, b and c: elements from the
+ * beginning of each operand. */
+typedef struct tile_call {
+    fxi_gemm_tiles_fn run;
+    fxi_gemm_tiles tiles;
+    int64_t a, b, c;
+} tile_call;
+
 struct fxi_gemm_plan {
     product p;
+    /* All calls of a small product that needs no memory and is one block of the sum: whole tiles
+     * and the rest, of rows and of columns. 0: other products. */
+    int calls;
+    tile_call call[4];
 };
+
+/* Adds the call for m rows from row i on and n columns from column j on. The rows are either whole
+ * tiles or less than one tile, and so are the columns, because a call has one tile function. An
+ * empty rest has no call. */
+static void add_call(fxi_gemm_plan *plan, int64_t i, int64_t m, int64_t j, int64_t n)
+{
+    const product *p = &plan->p;
+    const fxi_gemm *g = &p->g;
+    if (m == 0 || n == 0)
+        return;
+    fxi_gemm_tiles t = {.k = g->k,
+                        .m = m,
+                        .n = n,
+                        .acs = g->csa,
+                        .anext = p->mr,
+                        .ccs = g->csc,
+                        .accumulate = g->accumulate};
+    read_in_place(p, &t);
+    const fxi_gemm_tiles_fn *run = p->core->tile[width_of(p, n) / p->core->unit - 1];
+    plan->call[plan->calls++] =
+        (tile_call){run[m % p->mr == 0 ? 2 : m > p->core->lanes], t, i, j * g->csb, i + j * g->csc};
+}
 
 fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g)
 {
-    fxi_gemm_plan *p = fxi_malloc(sizeof *p);
-    if (p)
-        p->p = plan(dtype, g);
-    return p;
+    fxi_gemm_plan *plan = fxi_malloc(sizeof *plan);
+    if (!plan)
+        return NULL;
+    plan->p = plan_of(dtype, g);
+    plan->calls = 0;
+    const product *p = &plan->p;
+    if (p->vector || p->pack_a || p->pack_b || !p->small || p->kc < p->g.k || p->nc < p->g.n)
+        return plan;
+    const int64_t rows = p->g.m / p->mr * p->mr, columns = p->g.n / p->core->nr * p->core->nr;
+    add_call(plan, 0, rows, 0, columns);
+    add_call(plan, rows, p->g.m - rows, 0, columns);
+    add_call(plan, 0, rows, columns, p->g.n - columns);
+    add_call(plan, rows, p->g.m - rows, columns, p->g.n - columns);
+    return plan;
 }
 
-fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *prepared, const void *a, const void *b, void *c)
+/* The prepared product with its operands, in the order in which they are multiplied. */
+static product with_operands(const fxi_gemm_plan *plan, const void *a, const void *b, void *c)
 {
-    product p = prepared->p;
+    product p = plan->p;
     p.g.a = p.exchanged ? b : a;
     p.g.b = p.exchanged ? a : b;
     p.g.c = c;
+    return p;
+}
+
+/* Only the addresses differ from product to product. The plan is not changed, because threads share
+ * it. */
+static void run_calls(const fxi_gemm_plan *plan, const void *a, const void *b, void *c)
+{
+    const product *p = &plan->p;
+    for (int k = 0; k < plan->calls; k++) {
+        const tile_call *call = &plan->call[k];
+        fxi_gemm_tiles t = call->tiles;
+        t.a = stored_at(p->exchanged ? b : a, call->a, p);
+        t.b = stored_at(p->exchanged ? a : b, call->b, p);
+        t.c = stored_at(c, call->c, p);
+        call->run(&t);
+    }
+}
+
+fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *plan, const void *a, const void *b, void *c)
+{
+    if (plan->calls) {
+        run_calls(plan, a, b, c);
+        return FX_OK;
+    }
+    product p = with_operands(plan, a, b, c);
     /* Tests may have changed the division into parts since the plan (fxi_cpu_parts_from). */
     if (!p.small && !p.vector) {
         p.a_bytes = p.b_bytes = p.c_bytes = p.kept_bytes = 0;
@@ -564,4 +647,20 @@ fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *prepared, const void *a, const v
         count_bytes(&p);
     }
     return run_product(&p);
+}
+
+size_t fxi_cpu_gemm_plan_bytes(const fxi_gemm_plan *plan)
+{
+    return plan->calls ? 0 : (size_t)alone_bytes(&plan->p);
+}
+
+void fxi_cpu_gemm_run_alone(const fxi_gemm_plan *plan, const void *a, const void *b, void *c,
+                            void *memory)
+{
+    if (plan->calls) {
+        run_calls(plan, a, b, c);
+        return;
+    }
+    product p = with_operands(plan, a, b, c);
+    run_alone(&p, memory);
 }

@@ -103,7 +103,12 @@ fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
 typedef struct fxi_gemm_plan fxi_gemm_plan;
 fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g);
 fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *p, const void *a, const void *b, void *c);
-/* The same in the calling thread alone, with memory of fxi_cpu_gemm_bytes bytes, aligned to 64. */
+/* A prepared product in the calling thread alone, with memory of fxi_cpu_gemm_plan_bytes bytes,
+ * aligned to 64. Several threads may use one plan. */
+size_t fxi_cpu_gemm_plan_bytes(const fxi_gemm_plan *p);
+void fxi_cpu_gemm_run_alone(const fxi_gemm_plan *p, const void *a, const void *b, void *c,
+                            void *memory);
+/* A product in the calling thread alone, with memory of fxi_cpu_gemm_bytes bytes, aligned to 64. */
 size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g);
 void fxi_cpu_gemm_alone(int dtype, const fxi_gemm *g, void *memory);
 

@@ -34,11 +34,11 @@ static void (*const integer_gemm[FX_DTYPE_COUNT])(const fxi_gemm *) = {
     [FX_DTYPE_I32] = gemm_i32, [FX_DTYPE_I64] = gemm_i64, [FX_DTYPE_U8] = gemm_u8};
 
 /* ---- preparing ------------------------------------------------------------------------------- */
-/* The step's `ready`. A single product is planned once: sizes of blocks, panels and the division
- * between threads depend only on the step. */
+/* The step's `ready`. A product is planned once: sizes of blocks, panels and the division between
+ * threads depend only on the step. All products of a batch share a plan. */
 typedef struct prepared {
     void *epilogue;         /* a program; NULL: none */
-    fxi_gemm_plan *product; /* NULL: a batch, integers, or an empty product */
+    fxi_gemm_plan *product; /* NULL: integers, or an empty product */
 } prepared;
 
 /* ---- the step -------------------------------------------------------------------------------- */
@@ -84,7 +84,8 @@ static fxi_gemm product_of(const fx_step *step)
 
 /* The products of a batch, which threads share. */
 typedef struct batch {
-    fxi_gemm g; /* the first product */
+    fxi_gemm g;                /* the first product */
+    const fxi_gemm_plan *plan; /* NULL: none */
     int dtype;
     int64_t n, parts;
     fxi_walk a, b, c;
@@ -104,7 +105,9 @@ static void run_range(const batch *p, int64_t from, int64_t to, void *memory)
         g.a = fxi_at(g.a, a.offset, size);
         g.b = fxi_at(g.b, b.offset, size);
         g.c = fxi_at_out(g.c, c.offset, size);
-        if (integer_gemm[p->dtype])
+        if (p->plan)
+            fxi_cpu_gemm_run_alone(p->plan, g.a, g.b, g.c, memory);
+        else if (integer_gemm[p->dtype])
             integer_gemm[p->dtype](&g);
         else
             fxi_cpu_gemm_alone(p->dtype, &g, memory);
@@ -124,7 +127,8 @@ static void run_part(void *user, int64_t part, void *memory)
 
 /* A single product is divided between the threads. In a batch one thread computes a whole product,
  * so that threads need not wait for each other inside one. */
-static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n)
+static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n,
+                           const fxi_gemm_plan *plan)
 {
     const int dtype = step->out.dtype;
     /* If product_of computes Cᵀ = Bᵀ·Aᵀ, the step's second operand is the first factor. */
@@ -133,6 +137,7 @@ static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n)
         return fxi_cpu_gemm(dtype, g);
     const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k * (double)n;
     batch p = {.g = *g,
+               .plan = plan,
                .dtype = dtype,
                .n = n,
                .parts = fxi_cpu_parts(n, fxi_cpu_cost(0, flops)),
@@ -140,7 +145,9 @@ static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n)
                .b = batch_walk(&step->out, &step->in[!swapped]),
                .c = batch_walk(&step->out, &step->out)};
     /* Asked once: all products of a batch have the same sizes. */
-    const size_t bytes = is_float ? fxi_cpu_gemm_bytes(dtype, g) : 0;
+    const size_t bytes = plan       ? fxi_cpu_gemm_plan_bytes(plan)
+                         : is_float ? fxi_cpu_gemm_bytes(dtype, g)
+                                    : 0;
     return fxi_cpu_parallel_scratch(p.parts, bytes, run_part, &p);
 }
 
@@ -161,12 +168,11 @@ fx_status fxi_cpu_matmul_prepare(fx_step *step)
         fxi_program_free(epilogue);
     }
     const fxi_gemm g = product_of(step);
-    const bool single = fxi_length(step->out.ndim - 2, step->out.shape + 2) == 1 &&
-                        step->out.dtype != FX_DTYPE_BOOL && !integer_gemm[step->out.dtype] &&
-                        g.m > 0 && g.n > 0 && g.k > 0;
-    if (p && single)
+    const bool planned = step->out.dtype != FX_DTYPE_BOOL && !integer_gemm[step->out.dtype] &&
+                         g.m > 0 && g.n > 0 && g.k > 0;
+    if (p && planned)
         p->product = fxi_cpu_gemm_prepare(step->out.dtype, &g);
-    return p && (p->product || !single) ? FX_OK : fxi_cpu_no_memory(step);
+    return p && (p->product || !planned) ? FX_OK : fxi_cpu_no_memory(step);
 }
 
 void fxi_cpu_matmul_release(fx_step *step)
@@ -185,15 +191,15 @@ const void *fxi_cpu_matmul_epilogue(const fx_step *step)
 static fx_status multiply(const fx_step *step, const void *a, const void *b, void *c)
 {
     const prepared *p = step->ready;
-    if (p && p->product)
-        return fxi_cpu_gemm_run(p->product, a, b, c);
     const int64_t n = fxi_length(step->out.ndim - 2, step->out.shape + 2);
+    if (p && p->product && n == 1)
+        return fxi_cpu_gemm_run(p->product, a, b, c);
     fxi_gemm g = product_of(step);
     g.a = a;
     g.b = b;
     g.c = c;
     /* No element to compute. A product without terms (k = 0) still writes zeros. */
-    return n == 0 || g.m == 0 || g.n == 0 ? FX_OK : run_batch(step, &g, n);
+    return n == 0 || g.m == 0 || g.n == 0 ? FX_OK : run_batch(step, &g, n, p ? p->product : NULL);
 }
 
 fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, fx_run *run)
