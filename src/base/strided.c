@@ -98,9 +98,13 @@ enum { TILE_LINES = 4, TILE = 64 };
 #define HIGH4 2, 6, 3, 7
 #define LOW8  0, 2
 #define HIGH8 1, 3
+#define EVEN1 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define EVEN2 0, 2, 4, 6, 8, 10, 12, 14
+#define EVEN4 0, 2, 4, 6
+#define EVEN8 0, 2
 
 /* NAME: dst[i] = src[i·stride]. NAME_block: dst[i + j·dj] = src[i·si + j]. */
-#define STRIDED(NAME, WORD, LOW, HIGH)                                                             \
+#define STRIDED(NAME, WORD, LOW, HIGH, EVEN)                                                       \
     typedef WORD __attribute__((may_alias)) NAME##_word;                                           \
     typedef WORD NAME##_row __attribute__((vector_size(VECTOR)));                                  \
     enum { NAME##_n = VECTOR / sizeof(WORD) };                                                     \
@@ -113,6 +117,20 @@ enum { TILE_LINES = 4, TILE = 64 };
         for (; i < n; i++)                                                                         \
             dst[i] = value;                                                                        \
     }                                                                                              \
+    /* The last vector is shorter, because the element after the last one may not exist. */        \
+    static void NAME##_even(NAME##_word *dst, const NAME##_word *src, int64_t n)                   \
+    {                                                                                              \
+        int64_t i = 0;                                                                             \
+        for (; i + NAME##_n < n; i += NAME##_n) {                                                  \
+            NAME##_row low, high;                                                                  \
+            memcpy(&low, src + 2 * i, VECTOR);                                                     \
+            memcpy(&high, src + 2 * i + NAME##_n, VECTOR);                                         \
+            const NAME##_row even = __builtin_shufflevector(low, high, EVEN);                      \
+            memcpy(dst + i, &even, VECTOR);                                                        \
+        }                                                                                          \
+        for (; i < n; i++)                                                                         \
+            dst[i] = src[2 * i];                                                                   \
+    }                                                                                              \
     static void NAME(void *to, const void *from, int64_t n, int64_t stride)                        \
     {                                                                                              \
         NAME##_word *dst = to;                                                                     \
@@ -120,6 +138,10 @@ enum { TILE_LINES = 4, TILE = 64 };
         if (stride == 0) {                                                                         \
             if (n > 0)                                                                             \
                 NAME##_fill(dst, src[0], n);                                                       \
+            return;                                                                                \
+        }                                                                                          \
+        if (stride == 2) {                                                                         \
+            NAME##_even(dst, src, n);                                                              \
             return;                                                                                \
         }                                                                                          \
         for (int64_t i = 0; i < n; i++)                                                            \
@@ -155,10 +177,10 @@ enum { TILE_LINES = 4, TILE = 64 };
             for (int64_t i = j < wj ? wi : 0; i < ni; i++)                                         \
                 dst[i + j * dj] = src[i * si + j];                                                 \
     }
-STRIDED(strided1, uint8_t, LOW1, HIGH1)
-STRIDED(strided2, uint16_t, LOW2, HIGH2)
-STRIDED(strided4, uint32_t, LOW4, HIGH4)
-STRIDED(strided8, uint64_t, LOW8, HIGH8)
+STRIDED(strided1, uint8_t, LOW1, HIGH1, EVEN1)
+STRIDED(strided2, uint16_t, LOW2, HIGH2, EVEN2)
+STRIDED(strided4, uint32_t, LOW4, HIGH4, EVEN4)
+STRIDED(strided8, uint64_t, LOW8, HIGH8, EVEN8)
 
 typedef void (*block_fn)(void *dst, const void *src, int64_t ni, int64_t nj, int64_t si,
                          int64_t dj);

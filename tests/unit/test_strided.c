@@ -133,12 +133,34 @@ static void other_strides(void **state)
         assert_int_equal(dst[i], src[56 - 8 * (i % 6) + i / 6]);
 }
 
+/* Every second element, of sources that end with the last one that is read. */
+static void every_second(void **state)
+{
+    (void)state;
+    for (int s = 0; s < 4; s++)
+        for (int64_t n = 1; n < 40; n++) {
+            const size_t size = sizes[s], bytes = (size_t)n * size;
+            unsigned char *src = fxi_malloc((size_t)(2 * n - 1) * size),
+                          *dst = fxi_malloc(bytes + 64);
+            assert_true(src && dst);
+            fill(src, 2 * n - 1, size);
+            memset(dst, 0xA5, bytes + 64);
+            fxi_copy_strided(dst, src, n, 2, size);
+            for (int64_t i = 0; i < n; i++)
+                assert_memory_equal(dst + (size_t)i * size, src + (size_t)(2 * i) * size, size);
+            for (size_t k = 0; k < 64; k++)
+                assert_int_equal(dst[bytes + k], 0xA5);
+            fxi_free(src);
+            fxi_free(dst);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transposes),       cmocka_unit_test(permutations),
         cmocka_unit_test(large_transposes), cmocka_unit_test(empty_and_single),
-        cmocka_unit_test(other_strides),
+        cmocka_unit_test(other_strides),    cmocka_unit_test(every_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
