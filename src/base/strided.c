@@ -11,6 +11,9 @@
  * memory that is overwritten. Their blocks form tiles, which follow each other along the input: the
  * processor then fetches its long runs in advance. 4096×4096 Float32 takes 15 ms, and 43 ms if
  * blocks follow each other along the output; a copy takes 7 ms.
+ *
+ * The CPU backend has faster loops for whole blocks (fxi_copy.block), which transpose in wider
+ * registers and need no copy of a tile.
  */
 #include "strided.h"
 
@@ -328,6 +331,7 @@ typedef struct plane {
     int64_t ni, nj, si, dj;
     size_t size;
     bool stream;
+    fxi_block_fn block;
 } plane;
 
 /* dst[i + j·dj] = src[i·si + j], i < ni, j < nj, in blocks of a line by a line. */
@@ -342,6 +346,16 @@ static void copy_blocks(char *dst, const char *src, int64_t ni, int64_t nj, int6
                                 nj - j < n ? nj - j : n, si, dj);
 }
 
+/* Copies a tile with p->block, as far as it is whole lines; the rest is copied as usual. */
+static void copy_lines(const plane *p, char *dst, const char *src, int64_t ni, int64_t nj)
+{
+    const int64_t size = (int64_t)p->size, line = line_of(p->size), wi = ni - ni % line,
+                  wj = nj - nj % line;
+    p->block(dst, src, wi, wj, p->si, p->dj, p->stream);
+    copy_blocks(dst + wj * p->dj * size, src + wj * size, ni, nj - wj, p->si, p->dj, p->size);
+    copy_blocks(dst + wi * size, src + wi * p->si * size, ni - wi, wj, p->si, p->dj, p->size);
+}
+
 /* Copies a tile, which begins at (i, j). */
 static void copy_tile(const plane *p, int64_t i, int64_t j, int64_t ni, int64_t nj)
 {
@@ -349,6 +363,10 @@ static void copy_tile(const plane *p, int64_t i, int64_t j, int64_t ni, int64_t 
     const int64_t size = (int64_t)p->size;
     const char *src = p->src + (i * p->si + j) * size;
     char *dst = p->dst + (i + j * p->dj) * size;
+    if (p->block) {
+        copy_lines(p, dst, src, ni, nj);
+        return;
+    }
     if (!p->stream) {
         copy_blocks(dst, src, ni, nj, p->si, p->dj, p->size);
         return;
@@ -383,7 +401,8 @@ static void copy_transposed(const fxi_copy *c, const char *src, char *dst, int64
                .nj = w->shape[c->axis],
                .si = w->stride[0],
                .size = c->size,
-               .stream = c->stream && (uintptr_t)dst % LINE == 0};
+               .stream = c->stream && (uintptr_t)dst % LINE == 0,
+               .block = c->block};
     const int64_t across = (p.nj + tile_j - 1) / tile_j,
                   tiles = across * ((p.ni + tile_i - 1) / tile_i);
     int64_t next = 1;
@@ -433,6 +452,7 @@ static void choose_tiles(fxi_copy *c)
 void fxi_copy_init(fxi_copy *c, int ndim, const int64_t *shape, const int64_t *stride, size_t size)
 {
     c->size = size;
+    c->block = NULL;
     fxi_walk_init(&c->walk, ndim, shape, stride);
     c->length = fxi_walk_length(&c->walk);
     c->axis = c->length > 0 ? transposed_axis(&c->walk) : 0;

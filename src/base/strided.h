@@ -74,15 +74,21 @@ void fxi_copy_strided(void *dst, const void *src, int64_t n, int64_t stride, siz
 void fxi_transpose(void *dst, const void *src, int64_t ni, int64_t nj, int64_t si, int64_t dj,
                    size_t size);
 
+/* dst[i + j·dj] = src[i·si + j], i < ni, j < nj, where ni and nj are multiples of the elements of a
+ * cache line. `past`: writes past the cache; dst and dj are multiples of a cache line. */
+typedef void (*fxi_block_fn)(void *dst, const void *src, int64_t ni, int64_t nj, int64_t si,
+                             int64_t dj, bool past);
+
 /* A dense copy of a strided tensor, divided into `parts` that do not overlap, for several threads.
  * The division depends only on shape and strides. */
 typedef struct fxi_copy {
     size_t size;    /* of an element */
     int64_t length; /* in elements */
     fxi_walk walk;
-    int axis;        /* > 0: paired with axis 0 in square blocks, a transpose */
-    int64_t tile[2]; /* of a transpose: elements along axis 0 and along `axis` */
-    bool stream;     /* a transpose that is written past the cache, if dst is aligned */
+    int axis;           /* > 0: paired with axis 0 in square blocks, a transpose */
+    int64_t tile[2];    /* of a transpose: elements along axis 0 and along `axis` */
+    bool stream;        /* a transpose that is written past the cache, if dst is aligned */
+    fxi_block_fn block; /* of a transpose: a faster loop, which the caller may set; NULL: none */
     int64_t parts;
 } fxi_copy;
 void fxi_copy_init(fxi_copy *c, int ndim, const int64_t *shape, const int64_t *stride, size_t size);

@@ -47,6 +47,34 @@ static void copies_of_permutations(void **state)
         }
 }
 
+/* Transposes of more than FXI_STREAM_BYTES in elements of 4 and 8 bytes, and two smaller ones:
+ * whole and incomplete cache lines along both axes, divided between threads. */
+static void large_transposes(void **state)
+{
+    (void)state;
+    static const struct {
+        int dtype;
+        int64_t ni, nj;
+    } cases[] = {{FX_DTYPE_F32, 2064, 1037}, {FX_DTYPE_F32, 1037, 2064}, {FX_DTYPE_F64, 1032, 1021},
+                 {FX_DTYPE_F64, 1021, 1032}, {FX_DTYPE_F32, 130, 530},   {FX_DTYPE_F64, 136, 75}};
+    const int before = fx_num_threads();
+    fx_set_num_threads(3);
+    fxi_cpu_parts_from(0);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const int64_t ni = cases[k].ni, nj = cases[k].nj;
+        operand x = make_operand(cases[k].dtype, DENSE, SHAPE(nj, ni)), p = x,
+                out = make_operand(cases[k].dtype, DENSE, SHAPE(ni, nj));
+        p.t.shape[0] = ni, p.t.stride[0] = nj;
+        p.t.shape[1] = nj, p.t.stride[1] = 1;
+        assert_int_equal(fxi_cpu_copy(&p.t, p.data, out.data), FX_OK);
+        for (int64_t i = 0; i < ni * nj; i++)
+            assert_true(element(&out, i) == element(&x, i % ni * nj + i / ni));
+        drop_operand(&x), drop_operand(&out);
+    }
+    fxi_cpu_parts_from(FXI_PARTS_FROM);
+    fx_set_num_threads(before);
+}
+
 /* Joins `n` inputs with these sizes along the axis; their layouts follow each other from l on. */
 static void check_concat(int dtype, layout l, const int64_t *sizes, int axis, int n,
                          const int64_t *along)
@@ -188,8 +216,12 @@ static void custom_steps(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(copies_of_every_layout),   cmocka_unit_test(copies_of_permutations),
-    cmocka_unit_test(concatenations),           cmocka_unit_test(paddings),
-    cmocka_unit_test(joins_by_several_threads), cmocka_unit_test(custom_steps),
+    cmocka_unit_test(copies_of_every_layout),
+    cmocka_unit_test(copies_of_permutations),
+    cmocka_unit_test(large_transposes),
+    cmocka_unit_test(concatenations),
+    cmocka_unit_test(paddings),
+    cmocka_unit_test(joins_by_several_threads),
+    cmocka_unit_test(custom_steps),
 };
 RUN_ON_EVERY_ISA(tests)

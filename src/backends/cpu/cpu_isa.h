@@ -59,6 +59,7 @@
 #include "cpu_isa_pool_channels_last.h"
 #include "cpu_isa_random.h"
 #include "cpu_isa_scan.h"
+#include "cpu_isa_transpose.h"
 
 const fxi_simd FXI_ISA_NAME = {
     .name = FXI_ISA_LABEL,
@@ -84,4 +85,5 @@ const fxi_simd FXI_ISA_NAME = {
     .pool_channels_last = tile_pool_channels_last,
     .random = &tile_random,
     .scan = tile_scan,
+    .transpose = FXI_TURNS,
 };

@@ -7,6 +7,7 @@
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
+#include "cpu_simd.h"
 #include "cpu_walk.h"
 #include <string.h>
 
@@ -41,6 +42,7 @@ fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out)
 {
     copy_job j = {.in = in, .out = out};
     fxi_copy_init(&j.copy, src->ndim, src->shape, src->stride, fxi_cpu_size(src->dtype));
+    j.copy.block = fxi_cpu_simd()->transpose[j.copy.size];
     /* An empty array. */
     if (j.copy.parts == 0)
         return FX_OK;

@@ -10,6 +10,7 @@
 #define CFLUX_CPU_SIMD_H
 
 #include "cpu_kernels.h"
+#include "strided.h"
 
 /* A tile is small enough for the first-level cache and long enough to repay a call. */
 #define FXI_TILE      256  /* elements of a tile */
@@ -291,6 +292,7 @@ typedef struct fxi_simd {
     void (*const *pool_channels_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
     const fxi_random_core *random;
     void (*const *scan)(const fxi_scan *s); /* [type]; NULL for Bool */
+    fxi_block_fn transpose[9];              /* [bytes of an element]; NULL: strided.c is as fast */
 } fxi_simd;
 
 const fxi_simd *fxi_cpu_simd(void);
