@@ -38,6 +38,7 @@ module cflux
     public :: fx_parse_optimiser, fx_setup, fx_update, fx_adjust_eta
     public :: fx_dataloader, fx_next, fx_batch_end, fx_train
     public :: fx_save, fx_load, fx_load_key, fx_load_into, fx_torch_state, fx_load_torch_state
+    public :: fx_checkpoint_save, fx_checkpoint_load, fx_checkpoint_exists
     public :: fx_load_predictor, fx_predict, fx_predicted_classes, fx_class_name
     public :: fx_use, fx_why_not, fx_gpu, fx_cpu, fx_to, fx_device_name
     public :: fx_dist_init, fx_dist_rank, fx_dist_total_workers, fx_dist_synchronize, fx_dist_optimiser
@@ -138,6 +139,15 @@ module cflux
         real(c_double) :: clip_norm = 0
         type(c_ptr) :: dist = c_null_ptr
     end type fx_train_args
+
+    type, bind(C) :: fx_checkpoint_args
+        integer(c_size_t) :: fxi_size = 0
+        type(c_ptr) :: model = c_null_ptr, state = c_null_ptr, data = c_null_ptr, batch = c_null_ptr
+        integer(c_int64_t) :: epoch = 0, step = 0
+        type(c_ptr) :: metrics = c_null_ptr
+        integer(c_int) :: keep = 2, pad_keep = 0
+        type(c_ptr) :: dist = c_null_ptr
+    end type fx_checkpoint_args
 
     type, bind(C) :: fx_dist_init_args
         integer(c_size_t) :: fxi_size = 0
@@ -609,6 +619,20 @@ module cflux
             type(c_ptr), value :: dist
             type(fx_dist_optimiser_args), intent(in) :: a
         end function c_dist_optimiser
+        integer(c_int) function c_checkpoint_save(path, a) bind(C, name="fxi_checkpoint_save")
+            import :: c_char, c_int, fx_checkpoint_args
+            character(kind=c_char), intent(in) :: path(*)
+            type(fx_checkpoint_args), intent(in) :: a
+        end function c_checkpoint_save
+        integer(c_int) function c_checkpoint_load(path, a) bind(C, name="fxi_checkpoint_load")
+            import :: c_char, c_int, fx_checkpoint_args
+            character(kind=c_char), intent(in) :: path(*)
+            type(fx_checkpoint_args), intent(inout) :: a
+        end function c_checkpoint_load
+        logical(c_bool) function c_checkpoint_exists(path) bind(C, name="fx_checkpoint_exists")
+            import :: c_bool, c_char
+            character(kind=c_char), intent(in) :: path(*)
+        end function c_checkpoint_exists
     end interface
 
 contains
@@ -1562,6 +1586,55 @@ contains
         call pairs_of([name], [object], letters, pairs)
         call set_status(status, c_load_into(c_text(path), 2, pairs))
     end subroutine fx_load_into
+
+    ! Saves a checkpoint of a training loop: model, optimiser state, random stream, and the position in the data of
+    ! `loader`. `batch`: the current batch, if the loop has not ended its pass. `step` and `epoch` are counts of the
+    ! program. The file before becomes path.1; `keep` is the number of files, default: 2. In a distributed program, only
+    ! one process saves.
+    subroutine fx_checkpoint_save(path, model, state, loader, batch, epoch, step, keep, status)
+        character(len=*), intent(in) :: path
+        type(fx_object), intent(in) :: model, state
+        type(fx_object), intent(in), optional :: loader
+        type(fx_batch), intent(in), target, optional :: batch
+        integer, intent(in), optional :: epoch, step, keep
+        integer, intent(out), optional :: status
+        type(fx_checkpoint_args) :: a
+        a%fxi_size = c_sizeof(a)
+        a%model = model%p
+        a%state = state%p
+        if (present(loader)) a%data = loader%p
+        if (present(batch)) a%batch = c_loc(batch%c)
+        if (present(epoch)) a%epoch = int(epoch, c_int64_t)
+        if (present(step)) a%step = int(step, c_int64_t)
+        if (present(keep)) a%keep = int(keep, c_int)
+        call set_status(status, c_checkpoint_save(c_text(path), a))
+    end subroutine fx_checkpoint_save
+
+    ! Restores a checkpoint into a model, a state and a loader like the saved ones, and the random stream. `epoch` and
+    ! `step` get the saved counts. After a failure nothing has changed.
+    subroutine fx_checkpoint_load(path, model, state, loader, epoch, step, status)
+        character(len=*), intent(in) :: path
+        type(fx_object), intent(in) :: model, state
+        type(fx_object), intent(in), optional :: loader
+        integer, intent(inout), optional :: epoch, step
+        integer, intent(out), optional :: status
+        type(fx_checkpoint_args) :: a
+        integer(c_int) :: result
+        a%fxi_size = c_sizeof(a)
+        a%model = model%p
+        a%state = state%p
+        if (present(loader)) a%data = loader%p
+        result = c_checkpoint_load(c_text(path), a)
+        if (result == 0 .and. present(epoch)) epoch = int(a%epoch)
+        if (result == 0 .and. present(step)) step = int(a%step)
+        call set_status(status, result)
+    end subroutine fx_checkpoint_load
+
+    ! True if the file of a checkpoint, or the one before it (path.1), exists.
+    logical function fx_checkpoint_exists(path)
+        character(len=*), intent(in) :: path
+        fx_checkpoint_exists = c_checkpoint_exists(c_text(path))
+    end function fx_checkpoint_exists
 
     ! The state of a model in PyTorch's layout: call fx_save("m.safetensors", "", fx_torch_state(m)).
     function fx_torch_state(model) result(torch_state)

@@ -32,6 +32,7 @@ program calls
     call derivatives()
     call training()
     call whole_training()
+    call checkpoints()
     call files()
     call devices()
     call processes()
@@ -401,6 +402,66 @@ contains
         call fx_train("mse", fx_full(1, [1]), loader, state, progress=.false., dist=.false., status=status)
         call check("no model", status /= 0 .and. len(fx_error_text()) > 0)
     end subroutine whole_training
+
+    ! A loop that is interrupted in the middle of a pass, and continued by new objects, does the same as one that is not.
+    subroutine checkpoints()
+        type(fx_object) :: model, state, loader
+        integer :: step, epoch, status
+        real(real64) :: whole
+        call check("no checkpoint yet", .not. fx_checkpoint_exists("loop.safetensors"))
+        step = 5
+        call fx_checkpoint_load("loop.safetensors", fx_parse_model("Dense(1 => 1)"), model, step=step, status=status)
+        call check("a missing file", status /= 0 .and. step == 5 .and. index(fx_error_text(), "loop.safetensors") > 0)
+        call objects(1, model, state, loader)
+        call batches(model, state, loader, 6, 0)
+        whole = fx_item(fx_sum(fx_child_named(model, "weight")))
+        call objects(1, model, state, loader)
+        call batches(model, state, loader, 2, 2)
+        call objects(2, model, state, loader)
+        epoch = 0
+        call fx_checkpoint_load("loop.safetensors", model, state, loader, epoch=epoch, step=step, status=status)
+        call check("load a checkpoint", status == 0 .and. step == 2 .and. epoch == 1)
+        call batches(model, state, loader, 4, 0)
+        call check("the same weight", near(fx_item(fx_sum(fx_child_named(model, "weight"))), whole))
+        call fx_checkpoint_save("loop.safetensors", model, state, keep=1)
+        call fx_checkpoint_save("no/folder/loop.safetensors", model, state, status=status)
+        call check("no such folder", status /= 0 .and. index(fx_error_text(), "no/folder") > 0)
+        call check("a checkpoint", fx_checkpoint_exists("loop.safetensors"))
+    end subroutine checkpoints
+
+    subroutine objects(seed, model, state, loader)
+        integer, intent(in) :: seed
+        type(fx_object), intent(out) :: model, state, loader
+        real(real32) :: x(1, 8)
+        integer :: i
+        x(1, :) = [(real(i, real32)/8, i=1, 8)]
+        call fx_seed(seed)
+        model = fx_parse_model("Dense(1 => 1)")
+        state = fx_setup("Adam(0.1)", model)
+        loader = fx_dataloader(fx_tuple([fx_from(x), fx_from(x**2)]), batchsize=3, shuffle=.true., seed=seed)
+    end subroutine objects
+
+    ! Updates with the next n batches; after the one with the number `save` it saves a checkpoint and returns.
+    subroutine batches(model, state, loader, n, save)
+        type(fx_object), intent(in) :: model, state, loader
+        integer, intent(in) :: n, save
+        type(fx_batch) :: batch
+        integer :: done, inner
+        done = 0
+        do while (done < n)
+            do while (fx_next(loader, batch))
+                inner = fx_begin_step()
+                call fx_update(state, model, fx_gradient(fx_mse(fx_call(model, batch%x), batch%y), model))
+                call fx_end(inner)
+                done = done + 1
+                if (done == save) then
+                    call fx_checkpoint_save("loop.safetensors", model, state, loader, batch, epoch=1, step=done)
+                    call fx_batch_end(batch)
+                    return
+                end if
+            end do
+        end do
+    end subroutine batches
 
     subroutine files()
         type(fx_object) :: model, other, x, y, file
