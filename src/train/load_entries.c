@@ -212,9 +212,11 @@ static int index_of(const char *name, int n)
 }
 
 /* A tuple if the names are 0, 1, …, in any order; otherwise a named tuple. An error object if an
- * object is one. */
+ * object is one, or if there was no memory for all pairs. */
 static void *tuple_of(const name_pairs *p)
 {
+    if (p->failed)
+        return no_memory();
     for (int32_t i = 1; i < p->n; i += 2)
         if (fx_is_error(p->items[i]))
             return fx_error_array(fx_error_status());
@@ -424,7 +426,7 @@ static void add_unused(reading *r)
         if (!r->used[i] && fx_child(r->file, i) != r->header)
             pairs_add(&r->out, fx_child_name(r->file, i), fx_child(r->file, i));
     if (r->rest.n > 0)
-        pairs_add(&r->out, FXI_ENTRIES_METADATA, fxi_metadata(r->rest.n, r->rest.items));
+        add_entry(r, FXI_ENTRIES_METADATA, fxi_metadata(r->rest.n, r->rest.items));
 }
 
 static void *entries_of(const char *path, void *file, void *header, const char *given)

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "memory.h"
 #include "temp_file.h"
 
 static fx_array *numbers(int64_t n, const float *values)
@@ -116,6 +117,60 @@ static void from_bytes(void **state)
         assert_int_equal(fx_save(path, "model.weight", w, "model.bias", b, "", texts), FX_OK);
         check_error(fx_predictor(path, fx_load(path)), FX_STATUS_FORMAT, names[i]);
     }
+}
+
+/* Writes all names and texts of nested tuples, for comparison. */
+static void describe(void *entries, char *out, size_t capacity)
+{
+    size_t n = (size_t)snprintf(out, capacity, "(");
+    for (int64_t i = 0; i < fx_count(entries); i++) {
+        void *item = fx_child(entries, i);
+        const char *text = fx_string_text(item);
+        n += (size_t)snprintf(out + n, capacity - n, "%s%s=", i ? ", " : "",
+                              fx_child_name(entries, i));
+        if (fx_type_of(item)->flags & FX_TYPE_TUPLE)
+            describe(item, out + n, capacity - n);
+        else
+            snprintf(out + n, capacity - n, "%s", text ? text : fx_type_of(item)->name);
+        n += strlen(out + n);
+    }
+    snprintf(out + n, capacity - n, ")");
+}
+
+/* Each allocation fails in turn: the entries are complete, or the result is an error. */
+static void entries_without_memory(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = temp_text("e.safetensors", "");
+    void *texts = fx_metadata("notation.model", "Dense(2 => 1)", "text.about.loss", "mse",
+                              "text.about.kind", "csv", "text.columns.0", "a", "text.columns.1",
+                              "b", "text.name", "n", "tuple.more", "", "author", "me");
+    assert_int_equal(fx_save(path, "model", sum_model(), "more.0", fx_ones(2), "more.1.x",
+                             fx_ones(1), "more.1.y", fx_ones(1), "mean", fx_ones(2), "", texts),
+                     FX_OK);
+    char expected[500], found[500];
+    describe(fx_load_entries(path, NULL), expected, sizeof expected);
+    assert_string_equal(expected,
+                        "(model=Dense, about=(loss=mse, kind=csv), columns=(=a, =b), name=n, "
+                        "more=(=Array, =(x=Array, y=Array)), mean=Array, __metadata__=Metadata)");
+    bool reached = true;
+    int failures = 0;
+    for (int64_t k = 0; reached; k++) {
+        FX_SCOPE;
+        fxi_fault_set(k);
+        void *entries = fx_load_entries(path, NULL);
+        reached = fxi_fault_seen() > k;
+        fxi_fault_set(-1);
+        const bool failed = fx_is_error(entries);
+        failures += failed;
+        assert_int_equal(fx_error_take().status, failed ? FX_STATUS_MEMORY : FX_OK);
+        if (!failed) {
+            describe(entries, found, sizeof found);
+            assert_string_equal(found, expected);
+        }
+    }
+    assert_in_range(failures, 100, 10000);
 }
 
 static void classes_and_probabilities(void **state)
@@ -457,6 +512,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scale_and_fill),
         cmocka_unit_test(from_bytes),
+        cmocka_unit_test(entries_without_memory),
         cmocka_unit_test(classes_and_probabilities),
         cmocka_unit_test(many_observations),
         cmocka_unit_test(features_of_tables),
