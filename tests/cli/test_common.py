@@ -36,7 +36,7 @@ class Help(cli.Cli):
             self.assertTrue(all(line == line.rstrip() for line in text.split("\n")), name)
 
     def test_long_lists_of_options_have_groups(self):
-        """More than ten options are in groups of at most fifteen, and the manual has the same groups."""
+        """More than ten options beside --help are in groups of at most fifteen, and the manual has the same groups."""
         manual = self.fine("help", "--man").out
         groups = 0
         for name in COMMANDS:

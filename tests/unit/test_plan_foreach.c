@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "evaluate.h"
 #include "plan.h"
 #include "plan_steps.h"
 
@@ -166,6 +167,27 @@ static void parameters_that_read_each_other(void **state)
     check(model->q, q, P);
 }
 
+/* An update of w overwrites what a step of a group reads. So this group, also after another step
+ * has joined it, is not merged with a later step, which needs the new value of w. */
+static void a_group_stays_before_an_update(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *w = leaf(fx_rand(4, 4)), *apart = leaf(fx_rand(2, 2)), *next = fx_mul(w, 2);
+    fx_array *p = leaf(fx_rand(4, 1)), *q = leaf(fx_rand(2, 1)), *handles[] = {p, q, w};
+    float old[16], first[4];
+    assert_int_equal(fx_read_into(w, old, sizeof old), FX_OK);
+    fx_array *values[] = {fx_slice(fx_exp(fx_slice(w, 1, 0, 2)), 1, 0, 1),
+                          fx_slice(fx_exp(apart), 1, 0, 1), next};
+    fx_want(fx_exp(fx_cumsum(next, 0)));
+    const uint64_t donated = fx_stats().donations;
+    assert_int_equal(fxi_commit(3, handles, values, NULL, false), FX_OK);
+    assert_int_equal(fx_stats().donations - donated, 1);
+    for (int i = 0; i < 4; i++)
+        first[i] = expf(old[i]);
+    check(p, first, 4);
+}
+
 /* A few elements in all: a kernel may compute all segments as one. Each segment reads another value
  * for all its elements. */
 static void each_segment_has_its_own_value(void **state)
@@ -193,6 +215,7 @@ int main(void)
         cmocka_unit_test(each_segment_has_its_own_value),
         cmocka_unit_test(an_update_is_one_step_in_place),
         cmocka_unit_test(parameters_that_read_each_other),
+        cmocka_unit_test(a_group_stays_before_an_update),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

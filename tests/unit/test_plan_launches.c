@@ -247,21 +247,23 @@ static void a_reduction_comes_before_its_reader(void **state)
 }
 
 /* An update of w overwrites the operand of a reduction, whose result is read only at the end of the
- * plan: the reduction comes before the update, and is not merged with one of the new value. */
+ * plan. The reduction comes before the update. It is merged with another one there, but not with
+ * one of the new value. */
 static void a_reduction_comes_before_an_update(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_array *w = leaf(4, 4), *u = leaf(4, 1), *v = leaf(4, 5);
+    fx_array *w = leaf(4, 4), *other = leaf(3, 5), *v = leaf(4, 5), *next = fx_mul(w, 2);
+    fx_array *u = leaf(4, 1), *t = leaf(3, 1), *handles[] = {u, t, w};
     float old[16], old_u[4];
     assert_int_equal(fx_read_into(w, old, sizeof old), FX_OK);
     assert_int_equal(fx_read_into(u, old_u, sizeof old_u), FX_OK);
-    fx_array *next = fx_mul(w, 2), *sums = fx_sum(w, .dims = FX_AXES(1));
-    fx_array *values[] = {fx_add(u, sums), next}, *handles[] = {u, w};
+    fx_array *values[] = {fx_add(u, fx_sum(w, .dims = FX_AXES(1))),
+                          fx_add(t, fx_sum(other, .dims = FX_AXES(1))), next};
     fx_array *later = fx_want(fx_sum(fx_matmul(next, v), .dims = FX_AXES(1)));
     const uint64_t donated = fx_stats().donations;
-    assert_int_equal(fxi_commit(2, handles, values, NULL, false), FX_OK);
-    assert_int_equal(fx_stats().donations - donated, 2);
+    assert_int_equal(fxi_commit(3, handles, values, NULL, false), FX_OK);
+    assert_int_equal(fx_stats().donations - donated, 3);
     fx_array *w0 = fx_from(FX_DTYPE_F32, old, 4, 4), *u0 = fx_from(FX_DTYPE_F32, old_u, 4, 1);
     same_bits(w, fx_mul(w0, 2));
     same_bits(u, fx_add(u0, fx_sum(w0, .dims = FX_AXES(1))));
