@@ -1,6 +1,7 @@
 /* update_items.c: collects the arrays of an update. */
 #include "error.h"
 #include "context.h"
+#include "handle.h"
 #include "memory.h"
 #include "node.h"
 #include "ties.h"
@@ -301,6 +302,21 @@ static bool is_state(const void *state)
            (fx_is(state, &fxi_leaf_type) || (fx_type_of(state)->flags & FX_TYPE_TUPLE));
 }
 
+/* FX_OK unless the object is an error. Only error arrays hold their status. The thread's error
+ * record may have another cause, so it is not used. */
+static fx_status status_of(const char *name, const void *object)
+{
+    if (!object)
+        return fx_fail(FX_STATUS_ARGUMENT, "update", "the %s is NULL", name);
+    if (!fx_is_error(object))
+        return FX_OK;
+    if (fx_is_array(object))
+        return fx_array_status(object);
+    return fxi_handle_freed(object)
+               ? FX_STATUS_STATE /* fx_is_error has recorded it */
+               : fx_fail(FX_STATUS_ARGUMENT, "update", "the %s is an error object", name);
+}
+
 void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient)
 {
     if (state && !fx_is_error(state) && !is_state(state)) {
@@ -315,14 +331,7 @@ void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient)
     void *const all[] = {state, model, gradient};
     static const char *const names[] = {"state", "model", "gradient"};
     for (int i = 0; i < 3; i++) {
-        if (!all[i])
-            s->status = fx_fail(FX_STATUS_ARGUMENT, "update", "the %s is NULL", names[i]);
-        else if (fx_is_error(all[i]) && fx_is_array(all[i]))
-            s->status = fx_array_status(all[i]);
-        else if (fx_is_error(all[i]))
-            s->status = fx_error_status() != FX_OK ? fx_error_status()
-                                                   : fx_fail(FX_STATUS_ARGUMENT, "update",
-                                                             "the %s is an error object", names[i]);
+        s->status = status_of(names[i], all[i]);
         if (s->status != FX_OK)
             return;
     }

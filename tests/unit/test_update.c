@@ -248,6 +248,28 @@ static void structs_have_no_state(void **test)
     assert_true(fx_eta(fx_child(state, 1)) == 1);
 }
 
+/* The status is that of the object, not that of an earlier failure that is still recorded. */
+static void status_of_error_objects(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    fx_array *x = numbers(1, 2);
+    void *state = fx_setup(fx_descent(.eta = 0.5), x);
+    void *layer = fx_chain(fx_error_array(FX_STATUS_DEVICE));
+    assert_false(fx_is_array(layer));
+    assert_true(fx_is_error(layer));
+    fx_error_take();
+    fx_fail(FX_STATUS_IO, "load", "an earlier failure");
+    assert_int_equal(fx_update(layer, x, x), FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_update(state, layer, x), FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_update(state, x, layer), FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_update(state, x, fx_error_array(FX_STATUS_SHAPE)), FX_STATUS_SHAPE);
+    assert_string_equal(fx_error_take().message, "load: an earlier failure");
+    assert_int_equal(fx_update(state, layer, x), FX_STATUS_ARGUMENT);
+    assert_string_equal(fx_error_take().message, "update: the model is an error object");
+    check_array("x", x, 2, (const double[]){1, 2}, 0, 0);
+}
+
 /* A parameter without a gradient is unchanged. */
 static void parts_without_gradient(void **test)
 {
@@ -438,6 +460,7 @@ int main(void)
         cmocka_unit_test(parts_without_gradient),       cmocka_unit_test(updated_without_memory),
         cmocka_unit_test(types_of_gradients),           cmocka_unit_test(adjusting_whole_numbers),
         cmocka_unit_test(adjusted_without_memory),      cmocka_unit_test(loss_without_the_model),
+        cmocka_unit_test(status_of_error_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
