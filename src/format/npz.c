@@ -10,6 +10,10 @@
  * size must also fit the limit of fx_set_memory_limit for the CPU device, or without a limit the
  * free memory (bytes.h). Decompression never writes beyond the declared size.
  *
+ * The name of an array is the name of its member without ".npy", unless the archive also has a
+ * member of exactly that name. Then the array keeps the ".npy", because NumPy finds both members
+ * under these names too: z["a"] and z["a.npy"].
+ *
  * Texts are stored as the member "__metadata__", a UInt8 array that holds a JSON object of texts,
  * as in the header of a safetensors file. NumPy reads it as an array:
  * json.loads(bytes(z["__metadata__"])).
@@ -48,11 +52,13 @@ enum {
 #define SIGNATURE_END     0x06054b50u
 #define SIGNATURE_END64   0x06064b50u
 #define SIGNATURE_LOCATOR 0x07064b50u
+static const char SUFFIX[] = ".npy";
 static const uint64_t IN_64_BITS = 0xFFFFFFFF; /* the value is in the Zip64 field */
 
 typedef struct member {
     char *name;
-    size_t at; /* offset of its directory entry, for messages */
+    bool stripped; /* ".npy" was removed from the name, for which there is still room */
+    size_t at;     /* offset of its directory entry, for messages */
     uint64_t flags, method, crc, packed, size, local;
     uint64_t begin; /* offset of its bytes */
 } member;
@@ -164,9 +170,9 @@ static void add_member(archive *a, member *m, const unsigned char *name, size_t 
         fxi_bytes_fail(b, m->at, "the name of a member is not UTF-8 text");
         return;
     }
-    if (n > 4 && memcmp(name + n - 4, ".npy", 4) == 0)
-        n -= 4;
+    m->stripped = n > 4 && memcmp(name + n - 4, SUFFIX, 4) == 0;
     m->name = fxi_malloc(n + 1);
+    n -= m->stripped ? 4 : 0;
     if (!m->name || !fxi_grow(&a->members, &a->capacity, a->n + 1, sizeof *a->members)) {
         fxi_free(m->name);
         no_memory(b);
@@ -251,6 +257,41 @@ static void locate(fxi_bytes *b, member *m)
         (m->method == 0 ? m->size != m->packed : m->size / MOST_INFLATED > m->packed))
         fxi_bytes_fail(b, m->at, "%llu bytes of \"%.80s\" cannot come from %llu compressed bytes",
                        (unsigned long long)m->size, m->name, (unsigned long long)m->packed);
+}
+
+/* By name; complete names are before those without their ".npy". */
+static int by_name(const void *x, const void *y)
+{
+    const member *a = *(const member *const *)x, *b = *(const member *const *)y;
+    const int order = strcmp(a->name, b->name);
+    return order ? order : a->stripped - b->stripped;
+}
+
+/* Gives the names their final form, and refuses members without a name of their own. */
+static void name_members(archive *a)
+{
+    member **order = fxi_calloc((size_t)a->n + 1, sizeof *order);
+    if (!order)
+        no_memory(a->file);
+    for (int32_t i = 0; order && i < a->n; i++)
+        order[i] = &a->members[i];
+    if (order)
+        qsort(order, (size_t)a->n, sizeof *order, by_name);
+    for (int32_t i = 0, whole = -1; order && i < a->n; i++) {
+        if (!order[i]->stripped)
+            whole = i;
+        else if (whole >= 0 && strcmp(order[whole]->name, order[i]->name) == 0)
+            strcat(order[i]->name, SUFFIX);
+    }
+    if (order)
+        qsort(order, (size_t)a->n, sizeof *order, by_name);
+    for (int32_t i = 0; order && i < a->n; i++)
+        if (!order[i]->name[0])
+            fxi_bytes_fail(a->file, order[i]->at, "a member has no name");
+        else if (i > 0 && strcmp(order[i - 1]->name, order[i]->name) == 0)
+            fxi_bytes_fail(a->file, order[i]->at, "two members are called \"%.80s\"",
+                           order[i]->name);
+    fxi_free(order);
 }
 
 static int by_begin(const void *x, const void *y)
@@ -401,11 +442,11 @@ static void *load(fxi_bytes *file)
     for (int32_t i = 0; i < a.n && file->status == FX_OK; i++)
         locate(file, &a.members[i]);
     if (file->status == FX_OK)
+        name_members(&a);
+    if (file->status == FX_OK)
         check_overlap(&a);
     for (int32_t i = 0; i < a.n && file->status == FX_OK; i++)
         load_member(&a, &a.members[i], &e);
-    if (file->status == FX_OK)
-        file->status = fxi_entries_unique(&e);
     void *all = file->status == FX_OK ? fxi_entries_tuple(&e) : fx_error_array(file->status);
     free_members(&a);
     fxi_entries_free(&e);

@@ -17,6 +17,7 @@
 #include "python_run.h"
 #include "read_back.h"
 #include "temp_file.h"
+#include "zip_file.h"
 
 static const char *data_file(const char *rest)
 {
@@ -309,6 +310,56 @@ static void texts_come_back(void **state)
     assert_int_equal(fx_count(fx_load(path)), 1);
 }
 
+static void *load_zip(const zip_member *members, int n)
+{
+    size_t bytes;
+    return fx_load(temp_zip("members.npz", members, n, &bytes));
+}
+
+/* As in NumPy: z["a"] is the member "a" if there is one, and z["a.npy"] is found in any case. */
+static void members_with_similar_names(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    size_t n, bytes;
+    const char *path = temp_text("number.npy", "");
+    assert_int_equal(fx_save(path, "x", fx_vector(1)), FX_OK);
+    char *one = file_bytes(path, &n);
+    assert_int_equal(fx_save(path, "x", fx_vector(2)), FX_OK);
+    char *two = file_bytes(path, &bytes);
+    assert_int_equal(bytes, n);
+    for (int i = 0; i < 2; i++) {
+        const zip_member whole = {.name = "a", .data = one, .size = n},
+                         npy = {.name = "a.npy", .data = two, .size = n};
+        void *file = load_zip((const zip_member[]){i ? npy : whole, i ? whole : npy}, 2);
+        assert_int_equal(fx_count(file), 2);
+        assert_true(fx_at(fx_child_named(file, "a"), 0) == 1);
+        assert_true(fx_at(fx_child_named(file, "a.npy"), 0) == 2);
+    }
+    static const struct {
+        const char *names[3], *error;
+    } bad[] = {{{"a.npy", "b", "a.npy"}, "two members are called \"a\""},
+               {{"a", "b", "a"}, "two members are called \"a\""},
+               {{"a", "a.npy", "a.npy.npy"}, "two members are called \"a.npy\""},
+               {{"a", "", "b"}, "a member has no name"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        zip_member members[3];
+        for (int k = 0; k < 3; k++)
+            members[k] = (zip_member){.name = bad[i].names[k], .data = one, .size = n};
+        void *file = load_zip(members, 3);
+        assert_true(fx_is_error(file));
+        assert_int_equal(fx_array_status(file), FX_STATUS_FORMAT);
+        assert_non_null(strstr(fx_error_take().message, bad[i].error));
+    }
+    free(one);
+    free(two);
+    /* A name that ends in ".npy" comes back from a file of cflux. */
+    path = temp_text("names.npz", "");
+    assert_int_equal(fx_save(path, "a", fx_vector(1), "a.npy", fx_vector(2)), FX_OK);
+    assert_true(fx_at(fx_load_key(path, "a"), 0) == 1);
+    assert_true(fx_at(fx_child_named(fx_load(path), "a.npy"), 0) == 2);
+}
+
 static void failures(void **state)
 {
     (void)state;
@@ -378,6 +429,7 @@ int main(void)
         cmocka_unit_test(numpy_reads_what_is_written),
         cmocka_unit_test(a_model_comes_back),
         cmocka_unit_test(texts_come_back),
+        cmocka_unit_test(members_with_similar_names),
         cmocka_unit_test(failures),
         cmocka_unit_test(damage_is_found),
     };
