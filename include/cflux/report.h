@@ -122,7 +122,8 @@ typedef struct fx_run_score {
                                             at all */                                              \
     F(const char *, name, FXI_NULL)      /* name of the log in the page and in messages; NULL:     \
                                             its path */                                            \
-    F(const fx_run_log *, run, FXI_NULL) /* an open log of this program */                         \
+    F(fx_run_log *, run, FXI_NULL)       /* an open log of this program; its buffered lines are    \
+                                            written first */                                       \
     F(FILE *, log_from, FXI_NULL)        /* an open file, read to its end */                       \
     F(FILE *, page_to, FXI_NULL)         /* an open file for the page; check ferror afterwards */  \
     F(const char *, other, FXI_NULL)     /* path of a second log: the page compares both runs */

@@ -468,6 +468,7 @@ static FILE *open_log(const fx_report_args *a)
         fx_fail(FX_STATUS_ARGUMENT, OP, ".log is NULL");
         return NULL;
     }
+    fxi_run_log_flush(a->run); /* a failure leaves what the file has */
     const int fd = fxi_os_duplicate(fxi_run_log_descriptor(a->run));
     FILE *file = fd >= 0 ? fxi_os_stream(fd, "r") : NULL;
     if (file) {

@@ -442,6 +442,12 @@ fx_status fxi_run_log_end(fx_run_log *log, const fx_run_log_end_args *given)
     return put(log);
 }
 
+fx_status fxi_run_log_flush(fx_run_log *log)
+{
+    put_steps(log);
+    return write_held(log);
+}
+
 int fxi_run_log_descriptor(const fx_run_log *log)
 {
     return log->fd;
@@ -451,8 +457,7 @@ fx_status fx_run_log_close(fx_run_log *log)
 {
     if (!log)
         return FX_OK;
-    put_steps(log);
-    write_held(log);
+    fxi_run_log_flush(log);
     if (fxi_os_close(log->fd) != 0)
         note_failure(log, errno);
     const fx_status status = status_of(log);

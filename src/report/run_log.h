@@ -4,6 +4,8 @@
 
 #include <cflux/report.h>
 
+/* Writes the buffered lines, and a line of the training steps that have none yet. */
+fx_status fxi_run_log_flush(fx_run_log *log);
 /* The file's descriptor, which is open for reading too. */
 int fxi_run_log_descriptor(const fx_run_log *log);
 

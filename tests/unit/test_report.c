@@ -99,6 +99,29 @@ static void every_source_gives_the_same_page(void **state)
     free(want);
 }
 
+/* The lines of the final training steps are still in memory, because they follow quickly. */
+static void an_open_log_is_read_to_its_end(void **state)
+{
+    (void)state;
+    enum { STEPS = 7 };
+    fx_run_log *log = fx_run_log_open(temp_text("open.jsonl", ""), false);
+    fx_run_log_start(log, .model = "Dense(1 => 1)");
+    for (int i = 1; i <= STEPS; i++)
+        fx_run_log_step(log, i, 1, 1.0 / i, i < STEPS ? 0.002 * i : 0.002 * i - 0.0015);
+    snprintf(page_path, sizeof page_path, "%s", temp_text("report.html", ""));
+    for (int i = 0; i < 2; i++) { /* the second report repeats no line */
+        assert_int_equal(fx_report(NULL, page_path, .run = log), FX_OK);
+        cJSON *made = document(contents(page_path));
+        const cJSON *steps = cJSON_GetObjectItem(made, "steps");
+        const cJSON *numbers = cJSON_GetObjectItem(steps, "step");
+        assert_int_equal(cJSON_GetArraySize(numbers), STEPS);
+        for (int k = 0; k < STEPS; k++)
+            assert_int_equal(cJSON_GetArrayItem(numbers, k)->valueint, k + 1);
+        cJSON_Delete(made);
+    }
+    assert_int_equal(fx_run_log_close(log), FX_OK);
+}
+
 static void a_second_log_is_a_second_run(void **state)
 {
     (void)state;
@@ -207,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_page_has_the_numbers_of_the_log),
         cmocka_unit_test(every_source_gives_the_same_page),
+        cmocka_unit_test(an_open_log_is_read_to_its_end),
         cmocka_unit_test(a_second_log_is_a_second_run),
         cmocka_unit_test(pixels_may_be_of_any_size),
         cmocka_unit_test(failures_leave_the_old_page),
