@@ -178,6 +178,8 @@ void fx_message_set_hook(fx_message_fn hook, void *user)
     fxi_mutex_unlock(&hook_lock);
 }
 
+static _Thread_local bool in_message_hook;
+
 void fx_message(int level, const char *format, ...)
 {
     char text[1024];
@@ -190,6 +192,13 @@ void fx_message(int level, const char *format, ...)
     const fx_message_fn hook = message_hook;
     void *user = message_user;
     fxi_mutex_unlock(&hook_lock);
-    if (hook)
-        hook(level, text, user);
+    if (!hook)
+        return;
+    if (in_message_hook) { /* the hook would call itself without end */
+        message_to_stderr(level, text, NULL);
+        return;
+    }
+    in_message_hook = true;
+    hook(level, text, user);
+    in_message_hook = false;
 }

@@ -4,7 +4,11 @@
  */
 #include "semantics_check.h"
 
+#include "read_back.h"
+#include "temp_file.h"
+
 #include <pthread.h>
+#include <unistd.h>
 
 /* An error array, and no record of it. */
 static fx_array *bad(void)
@@ -449,6 +453,34 @@ static void workers_hand_theirs_over(void **state)
     assert_true(failed > 10);
 }
 
+static int heard;
+
+static void hear_and_say(int level, const char *text, void *user)
+{
+    (void)level, (void)text, (void)user;
+    if (++heard < 100) /* ends the recursion that this test is about */
+        fx_message(1, "the hook got \"%s\"", text);
+}
+
+/* A message of the hook itself goes to stderr. */
+static void messages_of_the_hook(void **state)
+{
+    (void)state;
+    const char *path = temp_text("stderr.txt", "");
+    fflush(stderr);
+    const int before = dup(STDERR_FILENO);
+    assert_non_null(freopen(path, "w", stderr));
+    fx_message_set_hook(hear_and_say, NULL);
+    fx_message(0, "one");
+    fx_message(0, "two");
+    fx_message_set_hook(NULL, NULL);
+    fflush(stderr);
+    assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    close(before);
+    assert_int_equal(heard, 2);
+    assert_file_is(path, "[ Warning: the hook got \"one\"\n[ Warning: the hook got \"two\"\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +500,7 @@ int main(void)
         TEST(two_devices),
         TEST(records_are_the_threads_own),
         TEST(workers_hand_theirs_over),
+        TEST(messages_of_the_hook),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
