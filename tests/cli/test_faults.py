@@ -84,6 +84,33 @@ class Faults(cli.Cli):
         self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-L", "run.jsonl")
         self.each("r.html", "report", "run.jsonl", "-o", "r.html", least=7)
 
+    def test_no_memory(self):
+        """If an allocation fails while a model is written as arrays, no other reason is reported."""
+        shim, source = self.path("memory.so"), os.path.join(cli.ROOT, "tests", "cli", "failing_calloc.c")
+        if not self.works or subprocess.run([shutil.which("cc"), "-shared", "-fPIC", "-O1", source, "-o", shim, "-ldl"],
+                                            capture_output=True).returncode:
+            print("skipped: no compiler that makes failing_calloc.c")
+            return
+        failed, convert = 0, ("convert", "m.bson", "o.safetensors")
+        self.fine(*convert)
+        new, files = self.read("o.safetensors"), self.others("o.safetensors")
+        for call in ("malloc", "realloc"):
+            for at in range(1, 100):
+                os.remove(self.path("o.safetensors"))
+                ended = self.run_cli(*convert, LD_PRELOAD=shim, FAIL_CALL=call, FAIL_AT=str(at), FAIL_IN=cli.program)
+                if "#failed" not in ended.err:
+                    break
+                failed += 1
+                self.assertEqual(self.others("o.safetensors"), files)
+                if ended.status:
+                    self.assertRegex(ended.err, r"^#failed\ncflux convert: .*(no|out of) memory[^\n]*\n$", (call, at))
+                    self.write("o.safetensors", b"")
+                else:
+                    self.assertEqual(self.read("o.safetensors"), new, (call, at))
+            self.assertEqual((ended.status, self.read("o.safetensors")), (0, new), ended.err)
+        print(f"{failed} allocations failed")
+        self.assertGreaterEqual(failed, 3)
+
     def test_interrupted_reads(self):
         """A signal that interrupts a read of a launcher's version does not change the version."""
         if not self.works:
@@ -99,4 +126,4 @@ class Faults(cli.Cli):
 
 
 if __name__ == "__main__":
-    cli.main(3)
+    cli.main(4)

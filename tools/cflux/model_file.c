@@ -237,9 +237,11 @@ static void add_notation(saving *s, const char *prefix, const char *name, void *
         return;
     }
     const text_worth worth = model_text_worth(object, text, what, sizeof what);
-    if (worth != TEXT_ALL)
+    if (worth == TEXT_NO_MEMORY)
+        s->status = no_memory();
+    else if (worth != TEXT_ALL)
         lose(s, name, what);
-    if (worth != TEXT_USELESS)
+    if (worth == TEXT_MOST || worth == TEXT_ALL)
         add_text(s, prefix, name, "", text);
     fx_visit(object, note_type, &m);
     if (s->form.pytorch && m.mixed)

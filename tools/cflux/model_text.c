@@ -54,15 +54,16 @@ static fx_walk compare(const fx_spot *at, void *user)
     return d->found ? FX_WALK_STOP : FX_WALK_ENTER;
 }
 
-/* True if all settings are equal; otherwise describes the first difference in `what`. Requires
+/* TEXT_ALL if all settings are equal; otherwise describes the first difference in `what`. Requires
  * equal texts. */
-static bool same_settings(void *a, void *b, char *what, size_t size)
+static text_worth compare_settings(void *a, void *b, char *what, size_t size)
 {
     void *const both[] = {a, b};
     difference d = {.what = what, .size = size};
     const fx_tree_walker how = {.op = "save", .trees = 2, .meet = compare, .user = &d};
-    fx_tree_walk(&how, both);
-    return !d.found;
+    if (fx_tree_walk(&how, both) != FX_OK)
+        return TEXT_NO_MEMORY;
+    return d.found ? TEXT_MOST : TEXT_ALL;
 }
 
 typedef struct path_list {
@@ -97,18 +98,19 @@ static void visit_path(fx_array *x, const char *path, bool trainable, void *user
     put_path(user, path, x);
 }
 
-/* True if the distinct arrays have the same paths and sizes. They do not if the model shares an
+/* TEXT_ALL if the distinct arrays have the same paths and sizes. They do not if the model shares an
  * array, because the text makes an array for each use. */
-static bool same_arrays(void *a, void *b)
+static text_worth compare_arrays(void *a, void *b)
 {
     path_list l = {0}, m = {0};
+    const fx_status before = fx_error_status();
     fx_visit(a, visit_path, &l);
     fx_visit(b, visit_path, &m);
-    const bool same =
-        !l.failed && !m.failed && l.n == m.n && (l.n == 0 || memcmp(l.text, m.text, l.n) == 0);
+    const bool failed = l.failed || m.failed || fx_error_status() != before;
+    const bool same = l.n == m.n && (l.n == 0 || memcmp(l.text, m.text, l.n) == 0);
     free(l.text);
     free(m.text);
-    return same;
+    return failed ? TEXT_NO_MEMORY : same ? TEXT_ALL : TEXT_USELESS;
 }
 
 text_worth model_text_worth(void *model, const char *text, char *what, size_t size)
@@ -116,6 +118,8 @@ text_worth model_text_worth(void *model, const char *text, char *what, size_t si
     FX_SCOPE;
     const fx_status before = fx_error_status();
     void *again = fx_parse_model(text);
+    if (fx_is_error(again) && fx_array_status(again) == FX_STATUS_MEMORY)
+        return TEXT_NO_MEMORY;
     if (fx_is_error(again)) {
         const fx_error why = before == FX_OK ? fx_error_take() : (fx_error){0};
         snprintf(what, size, "its notation, %.200s, cannot be read back: %.*s", text,
@@ -123,14 +127,16 @@ text_worth model_text_worth(void *model, const char *text, char *what, size_t si
         return TEXT_USELESS;
     }
     char *second = text_of(again, fx_summary);
-    const bool same_text = second && strcmp(text, second) == 0;
+    if (!second)
+        return TEXT_NO_MEMORY;
+    const bool same_text = strcmp(text, second) == 0;
     free(second);
     if (!same_text) {
         snprintf(what, size, "its notation, %.200s, changes when it is read back", text);
         return TEXT_USELESS;
     }
-    if (same_arrays(model, again))
-        return same_settings(model, again, what, size) ? TEXT_ALL : TEXT_MOST;
-    snprintf(what, size, "Flux's notation cannot express which of its arrays are shared");
-    return TEXT_USELESS;
+    const text_worth arrays = compare_arrays(model, again);
+    if (arrays == TEXT_USELESS)
+        snprintf(what, size, "Flux's notation cannot express which of its arrays are shared");
+    return arrays == TEXT_ALL ? compare_settings(model, again, what, size) : arrays;
 }

@@ -5,8 +5,9 @@
 #include <cflux.h>
 
 typedef enum text_worth {
-    TEXT_USELESS, /* cannot be parsed, or gives other layers or arrays */
-    TEXT_MOST,    /* gives the same arrays but differs in a setting */
+    TEXT_NO_MEMORY, /* unknown: out of memory */
+    TEXT_USELESS,   /* cannot be parsed, or gives other layers or arrays */
+    TEXT_MOST,      /* gives the same arrays but differs in a setting */
     TEXT_ALL
 } text_worth;
 
