@@ -2111,6 +2111,21 @@ class OtherFiles(Training):
         self.assertEqual([float(r[0]) for r in out[1:]], [1.0, -0.5])
 
 
+class Narrow(Training):
+    def test_class_numbers_of_a_model_of_16_bits(self):
+        """Float16 holds odd numbers only up to 2047, so the number of a class must not become a Float16."""
+        n, predicted = 2100, 2051
+        layer = formats.julia_struct(["Flux", "Dense"], formats.julia_array([n, 1], [0] * n, "e"),
+                                     formats.julia_array([n], [9 * (i == predicted) for i in range(n)], "e"),
+                                     formats.julia_function("identity", "Base"))
+        self.write("e.bson", formats.bson({"model": formats.chain(layer),
+                                           "classes": formats.julia_tuple(*[f"k{i}" for i in range(n)])}))
+        self.write("x.csv", "1\n2\n")
+        for more in ((), ("-P",)):
+            rows = rows_of(self.fine("predict", "e.bson", "-d", "x.csv", "-l", "logitcrossentropy", *more).out)
+            self.assertEqual([r[0] for r in rows[1:]], [f"k{predicted}"] * 2, more)
+
+
 class Wide(Training):
     def test_more_columns_than_a_bson_file_may_name(self):
         """A model that could not be read back is refused before training; the other format can store it."""

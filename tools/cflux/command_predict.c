@@ -55,10 +55,12 @@ static fx_array *result_of(const problem *p, fx_array *output)
     if (!p->classes || (chances && wants_npy()))
         return chances ? chances : output;
     fx_array *guess = problem_guesses(p, output);
-    return chances
-               ? fx_concat(0, fx_reshape(fx_cast(guess, fx_eltype(chances)), 1, fx_length(guess)),
-                           chances)
-               : guess;
+    if (!chances)
+        return guess;
+    /* BFloat16 holds whole numbers only up to 256, Float16 up to 2048. */
+    const fx_dtype type = fx_eltype(chances) == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+    guess = fx_reshape(fx_cast(guess, type), 1, fx_length(guess));
+    return fx_concat(0, guess, fx_cast(chances, type));
 }
 
 /* The outputs for all batches, with observations along the final axis; NULL on failure (printed).
