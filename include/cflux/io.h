@@ -45,6 +45,14 @@ FXI_BEGIN_C
  * way. */
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
+/* Tries fx_save for n names and objects, and loads what it would have written. Uses a file without
+ * a name in the folder of `path`: a file at `path` is unchanged, and nothing is left if the process
+ * is killed. Returns the status of writing. *out_loaded is the result of loading as of fx_load;
+ * NULL if the file could not be written. For programs that check before a long training whether
+ * they can save its result. */
+FX_API fx_status fx_save_try(const char *path, int n, const void *const *names_and_objects,
+                             void **out_loaded);
+
 /* Loads a file as a named tuple (.npy: the array), which the scope owns; an error array on failure.
  * Files are mapped into memory where the system allows it (not on Windows; compressed arrays of
  * .npz are copied). Then the arrays, and those that they were copied into by fx_load_into and

@@ -196,6 +196,30 @@ fx_status fxi_file_out_open(fxi_file_out *f, const char *op, const char *path)
     return FX_OK;
 }
 
+fx_status fxi_file_out_try(fxi_file_out *f, const char *op, const char *path)
+{
+    *f = (fxi_file_out){.op = op, .path = path, .fd = -1, .lock = -1, .nameless = true};
+    if (!path || !*path)
+        return f->status = fx_fail(FX_STATUS_ARGUMENT, op, "the path is NULL or empty");
+    f->real = real_path(path, &f->there);
+    if (!f->real)
+        return failed(f, "write there");
+    do
+        f->fd = fault(NULL) ? -1 : fxi_os_open_nameless(f->real);
+    while (f->fd < 0 && errno == EINTR);
+    if (f->fd < 0)
+        return failed(f, "make a file in that folder");
+    f->lock = fxi_os_duplicate(f->fd);
+    return f->lock < 0 ? failed(f, "prepare the new file") : FX_OK;
+}
+
+int fxi_file_out_reread(fxi_file_out *f)
+{
+    if (fxi_file_out_sync(f) == FX_OK && fxi_os_rewind(f->lock) != 0)
+        failed(f, "read the file");
+    return f->status == FX_OK ? f->lock : -1;
+}
+
 static void add_to_sum(fxi_file_out *f, const unsigned char *at, size_t n)
 {
     if (f->sum)
@@ -274,7 +298,7 @@ fx_status fxi_file_out_close(fxi_file_out *f, fx_status status)
     if (f->status == FX_OK && status != FX_OK)
         f->status = status;
     fxi_file_out_sync(f);
-    if (f->status == FX_OK) {
+    if (f->status == FX_OK && !f->nameless) {
         f->named = fxi_file_rename(f->fresh, f->real) == 0;
         if (!f->named)
             failed(f, "rename the new file");

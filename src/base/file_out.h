@@ -20,6 +20,7 @@ typedef struct fxi_file_out {
     int64_t reserved, begun; /* bytes with blocks on the disk, and bytes whose writing has begun */
     uint32_t crc;            /* CRC-32 of the bytes, as in zlib; only if `sum` is set */
     bool sum;
+    bool nameless;     /* the file is only a trial */
     bool there, named; /* a file of that name existed; the new one has the name now */
     fx_status status;  /* the first failure, which is recorded; later calls do nothing */
 } fxi_file_out;
@@ -28,6 +29,12 @@ typedef struct fxi_file_out {
  * path, the offset and the system's reason, and says whether an old file is unchanged or the new
  * one is in place. Every opened file must be closed with fxi_file_out_close. */
 fx_status fxi_file_out_open(fxi_file_out *f, const char *op, const char *path);
+/* Opens a file without a name on the disk of `path`, to try whether the file can be written:
+ * fxi_file_out_close deletes it, and a process that is killed leaves nothing behind. */
+fx_status fxi_file_out_try(fxi_file_out *f, const char *op, const char *path);
+/* Writes everything to the disk, and returns a descriptor with which the nameless file can be read
+ * until fxi_file_out_close; −1 after a failure. */
+int fxi_file_out_reread(fxi_file_out *f);
 fx_status fxi_file_out_write(fxi_file_out *f, const void *data, size_t n);
 /* Writes everything to the disk, without the rename. fxi_file_out_close does it too. */
 fx_status fxi_file_out_sync(fxi_file_out *f);

@@ -94,31 +94,35 @@ static bool take_in(fxi_file *file, int fd, int64_t *out_at)
     return true;
 }
 
-fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file)
+fx_status fxi_file_of_descriptor(const char *op, const char *path, int fd, fxi_file **out_file)
 {
     *out_file = NULL;
-    if (!path || !*path)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the path is NULL or empty");
     fxi_file *file = fxi_calloc(1, sizeof *file);
     if (!file)
         return fx_fail(FX_STATUS_MEMORY, op, "%s: no memory to open the file", path);
     file->refs = 1;
     int64_t at = 0;
-    int fd;
-    do
-        fd = fxi_file_open(path, FXI_OS_READ);
-    while (fd < 0 && errno == EINTR);
-    fx_status status = FX_OK;
-    if (fd < 0)
-        status = cannot_open(op, path);
-    else if (!take_in(file, fd, &at))
-        status = cannot_read(op, path, at);
-    if (fd >= 0)
-        fxi_os_close(fd);
+    const fx_status status = take_in(file, fd, &at) ? FX_OK : cannot_read(op, path, at);
     if (status != FX_OK)
         fxi_file_release(file);
     else
         *out_file = file;
+    return status;
+}
+
+fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file)
+{
+    *out_file = NULL;
+    if (!path || !*path)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the path is NULL or empty");
+    int fd;
+    do
+        fd = fxi_file_open(path, FXI_OS_READ);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return cannot_open(op, path);
+    const fx_status status = fxi_file_of_descriptor(op, path, fd, out_file);
+    fxi_os_close(fd);
     return status;
 }
 

@@ -18,6 +18,9 @@ typedef struct fxi_file fxi_file;
 /* Opens a file. A failure is recorded under op (FX_STATUS_IO or FX_STATUS_MEMORY) and sets
  * *out_file to NULL. */
 fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file);
+/* The same for an open file, from its current position if it cannot be mapped. `path` is for
+ * messages. */
+fx_status fxi_file_of_descriptor(const char *op, const char *path, int fd, fxi_file **out_file);
 /* A file object of `size` bytes that the caller fills in, starting at *out_data. Together with all
  * other decompressed files and live arrays it must fit in the limit of the CPU device
  * (fx_set_memory_limit), or without a limit in the free memory. NULL if it does not fit:

@@ -115,9 +115,31 @@ static fx_status write_file(const fxi_format *format, const char *path, const fx
     return fxi_file_out_close(&out, status);
 }
 
-fx_status fxi_save(const char *path, int n, const void *const *names_and_objects)
+static void *load_file(fxi_file *in, const char *op, const char *path);
+
+/* Writes a nameless file and loads it. Returns the status of writing. */
+static fx_status write_and_load(const fxi_format *format, const char *path, const fxi_saving *what,
+                                void **out_loaded)
 {
-    FXI_SCOPE;
+    fxi_file_out out;
+    fxi_file *in = NULL;
+    fx_status status = fxi_file_out_try(&out, what->op, path), loaded = FX_OK;
+    if (status == FX_OK)
+        status = format->save(&out, what);
+    const int fd = status == FX_OK ? fxi_file_out_reread(&out) : -1;
+    if (fd >= 0)
+        loaded = fxi_file_of_descriptor("load", path, fd, &in);
+    status = fxi_file_out_close(&out, status);
+    if (status == FX_OK)
+        *out_loaded = in ? load_file(in, "load", path) : fx_error_array(loaded);
+    fxi_file_release(in);
+    return status;
+}
+
+/* Saves the objects, or with out_loaded only tries it and loads what the file would return. */
+static fx_status save(const char *path, int n, const void *const *names_and_objects,
+                      void **out_loaded)
+{
     fxi_saving what = {.op = "save"};
     if (!path)
         return fx_fail(FX_STATUS_ARGUMENT, what.op, "the path is NULL or empty");
@@ -140,9 +162,28 @@ fx_status fxi_save(const char *path, int n, const void *const *names_and_objects
         return fx_fail(FX_STATUS_MEMORY, what.op, "no memory for %d names", n / 2);
     fx_status status =
         take_pairs(&what, arrays, n, names_and_objects, (const char **)both, both + n);
-    if (status == FX_OK)
+    if (status == FX_OK && out_loaded)
+        status = write_and_load(format, path, &what, out_loaded);
+    else if (status == FX_OK)
         status = write_file(format, path, &what);
     fxi_free(both);
+    return status;
+}
+
+fx_status fxi_save(const char *path, int n, const void *const *names_and_objects)
+{
+    FXI_SCOPE;
+    return save(path, n, names_and_objects, NULL);
+}
+
+fx_status fx_save_try(const char *path, int n, const void *const *names_and_objects,
+                      void **out_loaded)
+{
+    FXI_SCOPE;
+    *out_loaded = NULL;
+    const fx_status status = save(path, n, names_and_objects, out_loaded);
+    if (*out_loaded)
+        fx_keep(*out_loaded);
     return status;
 }
 

@@ -31,6 +31,11 @@ typedef enum fxi_os_mode {
 int fxi_os_open(const char *path, int mode);
 /* Creates a file without a name for reading and appending; it is deleted when it is closed. */
 int fxi_os_open_temporary(void);
+/* Creates a file without a name on the disk of the file `beside`, for reading and writing. Nothing
+ * is left of it when it is closed or the process is killed; only where the system cannot create a
+ * file without a name (macOS, some file systems), a kill at that very moment leaves an empty file.
+ */
+int fxi_os_open_nameless(const char *beside);
 int fxi_os_duplicate(int fd);
 /* Closes the descriptor, also if the result is a failure. */
 int fxi_os_close(int fd);
@@ -45,6 +50,8 @@ int64_t fxi_os_read(int fd, void *dst, size_t n);
 int64_t fxi_os_read_at(int fd, void *dst, size_t n, int64_t offset);
 int64_t fxi_os_write(int fd, const void *data, size_t n);
 int fxi_os_resize(int fd, int64_t bytes);
+/* The next read is at the beginning. */
+int fxi_os_rewind(int fd);
 /* Writes the file, or the names in a folder, to the disk. */
 int fxi_os_sync(int fd);
 /* Two requests for a large file, which may be ignored: reserve blocks on the disk for the next

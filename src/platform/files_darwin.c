@@ -1,9 +1,15 @@
 /* files_darwin.c: the requests to the disk of macOS; see files.h. */
 #include "files.h"
+#include "posix.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
+
+int fxi_os_open_nameless(const char *beside)
+{
+    return fxi_posix_open_unlinked(beside);
+}
 
 /* On macOS fsync only hands the data to the drive. F_FULLFSYNC waits until the drive has written
  * it; some file systems do not support it. */

@@ -1,5 +1,6 @@
 /* files_posix.c: files and folders on POSIX systems; see files.h. */
 #include "files.h"
+#include "posix.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,6 +37,19 @@ int fxi_os_open_temporary(void)
     const char *folder = getenv("TMPDIR");
     snprintf(name, sizeof name, "%s/cflux-XXXXXX", folder && *folder ? folder : P_tmpdir);
     const int fd = mkostemp(name, O_APPEND | O_CLOEXEC);
+    if (fd >= 0)
+        unlink(name);
+    return fd;
+}
+
+int fxi_posix_open_unlinked(const char *beside)
+{
+    char name[FXI_PATH_MOST];
+    if (snprintf(name, sizeof name, "%s.XXXXXX", beside) >= (int)sizeof name) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    const int fd = mkostemp(name, O_CLOEXEC);
     if (fd >= 0)
         unlink(name);
     return fd;
@@ -83,6 +97,11 @@ int64_t fxi_os_write(int fd, const void *data, size_t n)
 int fxi_os_resize(int fd, int64_t bytes)
 {
     return ftruncate(fd, (off_t)bytes);
+}
+
+int fxi_os_rewind(int fd)
+{
+    return lseek(fd, 0, SEEK_SET) == 0 ? 0 : -1;
 }
 
 void *fxi_os_map(int fd, size_t bytes)

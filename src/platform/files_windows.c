@@ -84,6 +84,25 @@ int fxi_os_open_temporary(void)
     return fd;
 }
 
+/* The system deletes the file with its last handle, also if the process is killed. */
+int fxi_os_open_nameless(const char *beside)
+{
+    char name[FXI_PATH_MOST];
+    wchar_t wide[FXI_WIDE_PATH];
+    snprintf(name, sizeof name, "%s.%lu", beside, (unsigned long)GetCurrentProcessId());
+    if (!fxi_wide_path(name, wide))
+        return -1;
+    const HANDLE h = CreateFileW(wide, GENERIC_READ | GENERIC_WRITE | DELETE,
+                                 FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
+                                 CREATE_NEW, FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    if (h == INVALID_HANDLE_VALUE)
+        return fxi_windows_failed();
+    const int fd = _open_osfhandle((intptr_t)h, _O_BINARY | _O_NOINHERIT);
+    if (fd < 0)
+        CloseHandle(h);
+    return fd;
+}
+
 int fxi_os_duplicate(int fd)
 {
     HANDLE copy, self = GetCurrentProcess();
@@ -147,6 +166,11 @@ int fxi_os_resize(int fd, int64_t bytes)
     return SetFileInformationByHandle(handle_of(fd), FileEndOfFileInfo, &end, sizeof end)
                ? 0
                : fxi_windows_failed();
+}
+
+int fxi_os_rewind(int fd)
+{
+    return _lseeki64(fd, 0, SEEK_SET) == 0 ? 0 : -1;
 }
 
 /* Windows writes the names in a folder without a request, and refuses to flush a folder. */

@@ -14,6 +14,9 @@
 /* Why dlopen must not be called for this file, or NULL. */
 const char *fxi_posix_library_refused(const char *path);
 
+/* fxi_os_open_nameless where the system has no such call: creates a file and removes its name. */
+int fxi_posix_open_unlinked(const char *beside);
+
 /* The folder below the home folder for files that programs can create again, with a leading '/'. */
 extern const char *const fxi_posix_caches;
 

@@ -1,13 +1,15 @@
 /* failing_files.c: loaded before a program by LD_PRELOAD. Call number FAIL_AT of the function
  * FAIL_CALL (open, write, fsync, close, rename, link) for the folder FAIL_IN or a file in it prints
  * "#failed" and fails with the error number FAIL_AS. If that is 0, a write writes half of its
- * bytes. FAIL_CALL=read means reads of pipes, which are in no folder.
+ * bytes; if it is "kill", the process gets SIGKILL. FAIL_CALL=read means reads of pipes, which are
+ * in no folder.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +48,8 @@ static int fails(const char *call, int here)
     *(void **)&real = dlsym(RTLD_NEXT, "write");
     if (real(STDERR_FILENO, text, sizeof text - 1) < 0)
         _exit(3);
+    if (strcmp(as, "kill") == 0)
+        kill(getpid(), SIGKILL);
     errno = atoi(as);
     return 1;
 }
@@ -55,7 +59,7 @@ int open(const char *path, int flags, ...)
     int (*real)(const char *, int, ...);
     mode_t mode = 0;
     *(void **)&real = dlsym(RTLD_NEXT, "open");
-    if (flags & O_CREAT) {
+    if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) {
         va_list list;
         va_start(list, flags);
         mode = va_arg(list, mode_t);

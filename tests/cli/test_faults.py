@@ -4,6 +4,7 @@ the new one, and the message says which. Usage: test_faults.py PROGRAM"""
 import errno
 import os
 import shutil
+import signal
 import subprocess
 
 import cli
@@ -84,6 +85,25 @@ class Faults(cli.Cli):
         self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-L", "run.jsonl")
         self.each("r.html", "report", "run.jsonl", "-o", "r.html", least=7)
 
+    def test_killed(self):
+        """A process that is killed leaves no file but the temporary one of its output, which the next run uses."""
+        if not self.works:
+            return
+        killed = 0
+        for out in ("m2.bson", "m2.safetensors"):
+            train = ("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-S", out)
+            files = self.others(out)
+            for call in ("open", "write", "fsync", "close", "rename"):
+                for at in range(1, 60):
+                    ended = self.run_failing(call, at, "kill", train)
+                    if "#failed" not in ended.err:
+                        break
+                    self.assertEqual(ended.status, -signal.SIGKILL)
+                    self.assertEqual(self.others(out) - {out + ".tmp0"}, files, (call, at))
+                    killed += 1
+                self.assertEqual(self.others(out), files)
+        self.assertGreaterEqual(killed, 10)
+
     def test_no_memory(self):
         """If an allocation fails while a model is written as arrays, no other reason is reported."""
         shim, source = self.path("memory.so"), os.path.join(cli.ROOT, "tests", "cli", "failing_calloc.c")
@@ -126,4 +146,4 @@ class Faults(cli.Cli):
 
 
 if __name__ == "__main__":
-    cli.main(4)
+    cli.main(5)

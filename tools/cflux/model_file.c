@@ -102,7 +102,8 @@ typedef struct saving {
     bool holds_texts;          /* the format holds texts beside arrays, but no models */
     name_pairs objects, texts; /* the texts are copies, to be freed */
     losses *lost;
-    fx_status status; /* out of memory, or a failure while reading arrays */
+    void **out_loaded; /* see model_file_try; NULL: the file is saved */
+    fx_status status;  /* out of memory, or a failure while reading arrays */
 } saving;
 
 static void lose(saving *s, const char *name, const char *why)
@@ -349,13 +350,19 @@ static void add_entry(saving *s, const char *name, void *object, bool is_model)
     }
 }
 
+static fx_status write_pairs(const saving *s, const name_pairs *p)
+{
+    if (p->failed)
+        return no_memory();
+    return s->out_loaded ? fx_save_try(s->path, p->n, p->items, s->out_loaded)
+                         : fxi_save(s->path, p->n, p->items);
+}
+
 static fx_status write_entries(saving *s)
 {
     if (s->texts.n > 0)
         pairs_add(&s->objects, "", fxi_metadata(s->texts.n, s->texts.items));
-    if (s->objects.failed)
-        return no_memory();
-    return fxi_save(s->path, s->objects.n, s->objects.items);
+    return write_pairs(s, &s->objects);
 }
 
 /* BSON has texts of its own, so the texts of a header become a dictionary. */
@@ -371,7 +378,7 @@ static void *header_as_tuple(const void *metadata)
     return tuple;
 }
 
-static fx_status save_whole(const char *path, void *entries)
+static fx_status save_whole(const saving *s, void *entries)
 {
     name_pairs p = {0};
     for (int64_t i = 0; i < fx_count(entries); i++) {
@@ -379,7 +386,7 @@ static fx_status save_whole(const char *path, void *entries)
         pairs_add(&p, fx_child_name(entries, i),
                   fx_metadata_count(object) > 0 ? header_as_tuple(object) : object);
     }
-    const fx_status status = p.failed ? no_memory() : fxi_save(path, p.n, p.items);
+    const fx_status status = write_pairs(s, &p);
     pairs_free(&p);
     return status;
 }
@@ -431,6 +438,18 @@ static fx_status save_arrays(saving *s, void *entries)
     return loss_is_fine(s) ? write_entries(s) : refused(s);
 }
 
+static fx_status save(saving *s, void *entries)
+{
+    const fx_status status = s->form.checkpoint            ? save_checkpoint(s, entries)
+                             : ends_with(s->path, ".bson") ? save_whole(s, entries)
+                                                           : save_arrays(s, entries);
+    for (int i = 1; i < s->texts.n; i += 2)
+        free((void *)(uintptr_t)s->texts.items[i]);
+    pairs_free(&s->texts);
+    pairs_free(&s->objects);
+    return status;
+}
+
 fx_status model_file_save(const char *path, void *entries, const model_file_form *form,
                           losses *out_lost)
 {
@@ -439,12 +458,17 @@ fx_status model_file_save(const char *path, void *entries, const model_file_form
     saving s = {.path = path, .lost = out_lost ? out_lost : &own};
     if (form)
         s.form = *form;
-    const fx_status status = s.form.checkpoint          ? save_checkpoint(&s, entries)
-                             : ends_with(path, ".bson") ? save_whole(path, entries)
-                                                        : save_arrays(&s, entries);
-    for (int i = 1; i < s.texts.n; i += 2)
-        free((void *)(uintptr_t)s.texts.items[i]);
-    pairs_free(&s.texts);
-    pairs_free(&s.objects);
+    return save(&s, entries);
+}
+
+fx_status model_file_try(const char *path, void *entries, void **out_loaded)
+{
+    FX_SCOPE;
+    losses own = {0};
+    saving s = {.path = path, .lost = &own, .out_loaded = out_loaded};
+    *out_loaded = NULL;
+    const fx_status status = save(&s, entries);
+    if (*out_loaded)
+        fx_keep(*out_loaded);
     return status;
 }

@@ -23,6 +23,10 @@ typedef struct model_file_form {
 fx_status model_file_save(const char *path, void *entries, const model_file_form *form,
                           losses *out_lost);
 
+/* Tries to write the complete file, without leaving a file behind, and loads it again. *out_loaded:
+ * what fx_load returns for the file; NULL if it cannot be written, which is the status. */
+fx_status model_file_try(const char *path, void *entries, void **out_loaded);
+
 /* The entry with this name; NULL if there is none. */
 void *model_file_entry(void *entries, const char *name);
 /* The position of the entry that is_model accepts: the one named "model", or the only one. −1 if

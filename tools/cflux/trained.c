@@ -45,9 +45,8 @@ static void *about_of(const trained *t, const problem *p)
     return fxi_named_pairs(e.n, e.pairs);
 }
 
-fx_status trained_save(const char *path, const trained *t, const problem *p)
+static void *entries_of(const trained *t, const problem *p)
 {
-    FX_SCOPE;
     entry_list e = {.n = 0};
     add_if(&e, "model", t->model);
     add_if(&e, "about", about_of(t, p));
@@ -58,29 +57,25 @@ fx_status trained_save(const char *path, const trained *t, const problem *p)
     add_if(&e, "std", p->std);
     add_if(&e, "fill", p->fill);
     add_if(&e, "merges", t->tokenizer ? fx_tokenizer_merges(t->tokenizer) : NULL);
-    return model_file_save(path, fxi_named_pairs(e.n, e.pairs), NULL, NULL);
+    return fxi_named_pairs(e.n, e.pairs);
+}
+
+fx_status trained_save(const char *path, const trained *t, const problem *p)
+{
+    FX_SCOPE;
+    return model_file_save(path, entries_of(t, p), NULL, NULL);
 }
 
 int trained_try(const char *path, const trained *t, const problem *p)
 {
-    char beside[FILE_PATH_BYTES];
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    const char *dot = strrchr(name, '.');
-    const int n = snprintf(beside, sizeof beside, "%.*s.cflux-%ld%s", (int)(name - path), path,
-                           process_number(), dot ? dot : "");
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    void *loaded;
     FX_SCOPE;
     if (!dot || (strcmp(dot, ".bson") != 0 && strcmp(dot, ".safetensors") != 0))
         return fail(EXIT_BAD_INPUT, "--save %s: models are saved as .bson or .safetensors", path);
-    if (n < 0 || n >= FILE_PATH_BYTES)
-        return fail(EXIT_BAD_INPUT, "--save %s: the path has more than %d bytes", path,
-                    (int)FILE_PATH_BYTES - 1);
-    interrupt_begin(); /* a signal must not leave the file */
-    const bool saved = trained_save(beside, t, p) == FX_OK,
-               loads = saved && !fx_is_error(fx_load_entries(beside, NULL));
-    remove_file(beside);
-    interrupt_end();
-    if (loads)
-        return interrupt_caught() ? 128 + interrupt_caught() : EXIT_FINE;
+    const bool saved = model_file_try(path, entries_of(t, p), &loaded) == FX_OK;
+    if (saved && !fx_is_error(fx_predictor(path, loaded)))
+        return EXIT_FINE;
     const fx_error e = fx_error_take();
     return saved ? fail(EXIT_BAD_INPUT,
                         "--save %s: the file could not be read back (%s); try another "

@@ -29,8 +29,8 @@ typedef struct trained {
 } trained;
 
 fx_status trained_save(const char *path, const trained *t, const problem *p);
-/* Checks that the model can be saved and loaded again, with a temporary file beside the path.
- * EXIT_FINE, or the exit status of a failure (printed). */
+/* Checks that the model can be saved and loaded again, and leaves no file
+ * behind. EXIT_FINE, or the exit status of a failure (printed). */
 int trained_try(const char *path, const trained *t, const problem *p);
 /* Fills in t and p (without a loss formula if the file stores no loss). */
 int trained_load(const char *path, trained *t, problem *p);
