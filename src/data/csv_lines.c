@@ -63,6 +63,17 @@ static void drop_byte_order_mark(fxi_lines *lines)
     memmove(lines->line, lines->line + 3, lines->length + 1);
 }
 
+/* Checks the beginning of a file. Excel writes "Unicode Text" as UTF-16 with a byte order mark. */
+static fx_status check_beginning(const fxi_lines *lines, const char *start, size_t n)
+{
+    if (n < 2 || (memcmp(start, "\xFF\xFE", 2) != 0 && memcmp(start, "\xFE\xFF", 2) != 0))
+        return FX_OK;
+    return fx_fail(FX_STATUS_FORMAT, lines->file.op,
+                   "%s: the text is UTF-16, expected UTF-8: in Excel save it as \"CSV UTF-8\", or "
+                   "convert it with iconv -f UTF-16 -t UTF-8",
+                   lines->file.path);
+}
+
 static fx_status check_end(const fxi_lines *lines)
 {
     return lines->file.cut
@@ -115,14 +126,18 @@ fx_status fxi_lines_peek(fxi_lines *lines, const char **out_start, size_t *out_n
     *out_start = lines->window;
     *out_n = lines->end;
     *out_whole = got <= 0;
-    return got < 0 ? lines->file.status : FX_OK;
+    return got < 0             ? lines->file.status
+           : lines->latest > 0 ? FX_OK
+                               : check_beginning(lines, lines->window, lines->end);
 }
 
 fx_status fxi_lines_next(fxi_lines *lines, bool *out_more)
 {
     lines->length = 0;
     lines->number = lines->latest + 1;
-    const fx_status status = read_line(lines, out_more);
+    fx_status status = read_line(lines, out_more);
+    if (status == FX_OK && lines->number == 1)
+        status = check_beginning(lines, lines->line, lines->length);
     drop_byte_order_mark(lines);
     return status;
 }

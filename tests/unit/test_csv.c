@@ -147,6 +147,15 @@ static void refusals(void **state)
     refuse("a\tb\n1,5\t2\t3\n", "found \"5\t2\t3\"; the first line has tabs");
     refuse("a\tb\n1,5\t2\n", ".decimal = ',' or .separator = ','");
     expect_refusal(temp_file("zero.csv", "1,2\0\n", 5), FX_STATUS_FORMAT, "line 1, column 2");
+    /* "1\t2\r\n" and "a,b\n" in both byte orders of UTF-16, which Excel writes */
+    expect_refusal(temp_file("16.txt",
+                             "\xFF\xFE"
+                             "1\0\t\0"
+                             "2\0\r\0\n\0",
+                             12),
+                   FX_STATUS_FORMAT, "16.txt: the text is UTF-16, expected UTF-8");
+    expect_refusal(temp_file("16.csv", "\xFE\xFF\0a\0,\0b\0\n", 10), FX_STATUS_FORMAT,
+                   "16.csv: the text is UTF-16, expected UTF-8");
     expect_refusal("/nonexistent/x.csv", FX_STATUS_IO, "/nonexistent/x.csv");
     expect_refusal(NULL, FX_STATUS_ARGUMENT, "NULL");
 }

@@ -299,6 +299,9 @@ static void refuse(const char *text, const char *expected)
 static void refusals(void **state)
 {
     (void)state;
+    refuse("\xFF\xFE"
+           "a\tb\n1\t2\n",
+           "the text is UTF-16, expected UTF-8");
     refuse("a,b\n1,2\n3,x\n", "line 3, column 2: expected a number, found \"x\"");
     refuse("a,b\n1,2\n3,\n",
            "line 3, column 2: expected a number (for missing values: .missing = true), found "
