@@ -112,7 +112,10 @@ class Consumers:
         out = os.path.join(work, "find_package")
         run("cmake", "-S", os.path.join(HERE, "find_package"), "-B", out, f"-DCMAKE_PREFIX_PATH={prefix}")
         run("cmake", "--build", out)
-        for program in ("shared", "static", "cxx"):
+        fortran = ["fortran"] if os.path.exists(os.path.join(out, "fortran")) else []
+        if shutil.which("gfortran") and not fortran:
+            sys.exit("find_package: the program in Fortran was not built")
+        for program in ["shared", "static", "cxx"] + fortran:
             self.runs(f"find_package, {program}", os.path.join(out, program))
 
     def from_sources(self, work):
