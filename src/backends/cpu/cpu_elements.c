@@ -15,7 +15,9 @@
 #include "strided.h"
 
 enum {
-    TILE = 1024,             /* indices */
+    TILE = 1024, /* indices */
+    CHUNK = 64,  /* indices that are used between two requests for later ones */
+    LINE = 64,
     COLUMN_BYTES = 64 << 10, /* of x that are requested early */
     SLAB_BYTES = 256 << 10   /* of the output of a scatter, which stay in the second-level cache */
 };
@@ -108,10 +110,26 @@ static fx_status end(const job *j, const fx_step *step, int axis)
  * indices. */
 static void fetch_column(const job *j, const char *column, int64_t i, int64_t n)
 {
-    enum { LINE = 64 };
     const int64_t bytes = j->n * (int64_t)j->size, end = (i + n) * bytes / j->run;
     for (int64_t k = i * bytes / j->run; k < end; k += LINE)
         __builtin_prefetch(column + k);
+}
+
+/* y[k] = x[idx[k]], for a tile of indices from `first` on. The check of the next tile would wait
+ * for its indices, because the processor fetches few of them while it writes the elements of this
+ * tile. So they are requested here, a few lines at a time. A request beyond the end does nothing.
+ */
+static void pick_tile(const job *j, char *y, const char *x, const int64_t *idx, int64_t first,
+                      int64_t n)
+{
+    const int64_t size = (int64_t)j->size, each = j->narrow ? 4 : 8;
+    const uintptr_t ahead = (uintptr_t)j->idx + (uintptr_t)((first + n) * each);
+    for (int64_t k = 0; k < n; k += CHUNK) {
+        for (int64_t b = 0; b < CHUNK * each; b += LINE)
+            __builtin_prefetch((const void *)(ahead + (uintptr_t)(k * each + b)));
+        fxi_index_pick(y + k * size, x + k * j->next * size, idx + k, fxi_cpu_min(CHUNK, n - k),
+                       j->stride, j->next, j->size);
+    }
 }
 
 /* Run r of the output belongs to outer position r / each. */
@@ -138,7 +156,7 @@ static void pick_part(void *user, int64_t part)
                 fetch_column(j, next, i, n);
             if (!idx)
                 return;
-            fxi_index_pick(j->streams ? tile : y, x, idx, n, j->stride, j->next, j->size);
+            pick_tile(j, j->streams ? tile : y, x, idx, first, n);
             if (j->streams)
                 fxi_cpu_simd()->stream(y, tile, (size_t)(n * size));
         }

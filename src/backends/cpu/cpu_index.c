@@ -95,8 +95,13 @@ static fx_status read_indices(const fx_step *step, const void *in, int axis, int
     static void NAME(void *out, const void *x, const int64_t *idx, int64_t n, int64_t stride,      \
                      int64_t next)                                                                 \
     {                                                                                              \
-        for (int64_t k = 0; k < n; k++)                                                            \
-            ((T *)out)[k] = ((const T *)x)[idx[k] * stride + k * next];                            \
+        /* The most frequent case needs no arithmetic. */                                          \
+        if (stride == 1 && next == 0)                                                              \
+            for (int64_t k = 0; k < n; k++)                                                        \
+                ((T *)out)[k] = ((const T *)x)[idx[k]];                                            \
+        else                                                                                       \
+            for (int64_t k = 0; k < n; k++)                                                        \
+                ((T *)out)[k] = ((const T *)x)[idx[k] * stride + k * next];                        \
     }
 PICK(pick1, uint8_t)
 PICK(pick2, uint16_t)
