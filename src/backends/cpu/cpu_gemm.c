@@ -598,6 +598,8 @@ fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g)
     plan->p = plan_of(dtype, g);
     plan->calls = 0;
     const product *p = &plan->p;
+    /* A larger product spends little of its time outside the tiles, and needs the order of loops
+     * that suits the caches. */
     if (p->vector || p->pack_a || p->pack_b || !p->small || p->kc < p->g.k || p->nc < p->g.n)
         return plan;
     const int64_t rows = p->g.m / p->mr * p->mr, columns = p->g.n / p->core->nr * p->core->nr;

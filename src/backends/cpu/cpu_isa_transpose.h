@@ -114,6 +114,7 @@ FXI_INLINE void turn_blocks(char *d, const char *s, int64_t ni, int64_t nj, int6
                        past);
 }
 
+/* Two calls with a constant, so that no loop asks how to store. */
 #define TURN(NAME, SIZE)                                                                           \
     static void NAME(void *d, const void *s, int64_t ni, int64_t nj, int64_t si, int64_t dj,       \
                      bool past)                                                                    \

@@ -42,6 +42,7 @@ fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out)
 {
     copy_job j = {.in = in, .out = out};
     fxi_copy_init(&j.copy, src->ndim, src->shape, src->stride, fxi_cpu_size(src->dtype));
+    /* A copy without a transpose ignores it, and so do elements of other sizes (NULL). */
     j.copy.block = fxi_cpu_simd()->transpose[j.copy.size];
     /* An empty array. */
     if (j.copy.parts == 0)
