@@ -42,33 +42,41 @@ static table_names names_of(void *table)
     return t;
 }
 
-/* A column by name, then by number from 1; −1 if there is none. */
-static int64_t find_column(const table_names *t, const char *wanted)
+/* The first n bytes of a text. */
+typedef struct part_of_text {
+    const char *text;
+    size_t n;
+} part_of_text;
+
+static int by_part(const void *part, const void *column)
+{
+    const part_of_text *p = part;
+    const char *name = ((const column_name *)column)->text;
+    const int order = strncmp(p->text, name, p->n);
+    return order ? order : -(name[p->n] != 0);
+}
+
+/* The column that the first n bytes of `wanted` name, or number from 1; −1 if there is none. */
+static int64_t find_column(const table_names *t, const char *wanted, size_t n)
 {
     char *end;
-    const column_name key = {.text = wanted};
-    const column_name *found = bsearch(&key, t->sorted, (size_t)t->n, sizeof key, by_text);
+    const part_of_text key = {wanted, n};
+    const column_name *found = bsearch(&key, t->sorted, (size_t)t->n, sizeof *t->sorted, by_part);
     if (found)
         return found->index;
     const long long number = strtoll(wanted, &end, 10);
-    return end != wanted && !*end && number >= 1 && number <= t->n ? number - 1 : -1;
+    return n > 0 && end == wanted + n && number >= 1 && number <= t->n ? number - 1 : -1;
 }
 
 /* The column of a feature; −1 if there is none. *out_text: the text "red" of the feature
- * "color=red"; NULL for a column of numbers. The name of a column may contain '=' too. */
+ * "color=red"; NULL for a column of numbers. The name of a column may contain '=' too. Allocates
+ * nothing: a failure would look like a missing column. */
 static int64_t find_feature(const table_names *t, const char *wanted, const char **out_text)
 {
-    int64_t column = find_column(t, wanted);
+    int64_t column = find_column(t, wanted, strlen(wanted));
     *out_text = NULL;
     for (const char *at = strchr(wanted, '='); at && column < 0; at = strchr(at + 1, '=')) {
-        const size_t n = (size_t)(at - wanted);
-        char *name = fxi_malloc(n + 1);
-        if (!name)
-            return -1;
-        memcpy(name, wanted, n);
-        name[n] = 0;
-        column = find_column(t, name);
-        fxi_free(name);
+        column = find_column(t, wanted, (size_t)(at - wanted));
         *out_text = at + 1;
     }
     return column;

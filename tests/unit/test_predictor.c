@@ -507,12 +507,39 @@ static void missing_files_keep_their_status(void **state)
     assert_int_equal(fx_predicted_text(lost, x, NULL, 0, NULL), FX_STATUS_IO);
 }
 
+/* Each allocation fails in turn: a column is found, or the error is that of memory. */
+static void features_without_memory(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const char *const wanted[] = {"n", "color=blue", "a=b=c", "2=red"};
+    static const int64_t columns[] = {2, 1, 0, 1};
+    void *features = texts(4, wanted);
+    void *table = fx_read_table(temp_text("t.csv", "a=b,color,n\nc,red,5\nd,blue,6\n"));
+    bool reached = true;
+    int failures = 0;
+    for (int64_t k = 0; reached; k++) {
+        FX_SCOPE;
+        fxi_fault_set(k);
+        fx_array *found = fx_table_columns(table, features);
+        reached = fxi_fault_seen() > k;
+        fxi_fault_set(-1);
+        failures += fx_is_error(found);
+        if (fx_is_error(found))
+            assert_int_equal(fx_error_take().status, FX_STATUS_MEMORY);
+        else
+            assert_memory_equal(fx_data(found), columns, sizeof columns);
+    }
+    assert_in_range(failures, 4, 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scale_and_fill),
         cmocka_unit_test(from_bytes),
         cmocka_unit_test(entries_without_memory),
+        cmocka_unit_test(features_without_memory),
         cmocka_unit_test(classes_and_probabilities),
         cmocka_unit_test(many_observations),
         cmocka_unit_test(features_of_tables),
