@@ -40,8 +40,7 @@ static const fxi_event_kind rule_kind = {run_free, true, NULL};
 
 static fxi_node *operand(const fxi_item *it, int i)
 {
-    const fx_array *x = i == 0 ? it->x : i == 1 ? it->gradient : it->leaf->states.items[i - 2];
-    return x->node;
+    return fxi_item_operand(it, i)->node;
 }
 
 /* ---- noting ---------------------------------------------------------------------------------- */

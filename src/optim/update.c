@@ -18,9 +18,16 @@
 #include <math.h>
 #include <string.h>
 
-fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms)
+fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms,
+                         fxi_copied_rule *copied)
 {
     const fxi_state_leaf *l = it->leaf;
+    const int64_t nnorms = norms->n;
+    fx_status status;
+    if (fxi_copy_rule(copied, it, literals, &status))
+        return status;
+    if (!copied->from || !fxi_literals_kept(literals, l->rule, fx_eltype(it->x), l->numbers))
+        fxi_copy_begin(copied, it);
     memcpy(it->numbers, l->numbers, sizeof it->numbers);
     fxi_literals_begin(literals, l->rule, fx_eltype(it->x), l->numbers);
     fx_array *x = fxi_own_part(l->rule, it->x);
@@ -39,12 +46,15 @@ fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms
     for (int i = 0; i <= l->states.n; i++)
         if (it->values[i] && fx_is_error(it->values[i]))
             return fx_array_status(it->values[i]);
+    /* A copy would not add its norms. */
+    if (norms->n > nnorms)
+        copied->from = NULL;
     return norms->no_memory ? fxi_update_no_memory() : FX_OK;
 }
 
-/* Makes the calls of item i. */
+/* Makes the calls of item i, or copies the nodes of an earlier item. */
 static fx_status apply(fxi_items *s, int64_t i, fxi_literals *literals, fxi_checks *norms,
-                       fxi_rule_run *run)
+                       fxi_copied_rule *copied, fxi_rule_run *run)
 {
     fxi_item *it = &s->all[i];
     const fxi_state_leaf *l = it->leaf;
@@ -54,7 +64,7 @@ static fx_status apply(fxi_items *s, int64_t i, fxi_literals *literals, fxi_chec
         fxi_note_rules(c, run, s);
     const int32_t first = fxi_tape_notes(c) ? c->tape->n : -1;
     const int64_t nnorms = norms->n;
-    const fx_status status = fxi_item_apply(it, literals, norms);
+    const fx_status status = fxi_item_apply(it, literals, norms, copied);
     if (first >= 0 && status == FX_OK && fxi_tape_notes(c) && norms->n == nnorms)
         fxi_note_rule(c, run, s, i, first, shared);
     else
@@ -69,11 +79,13 @@ static void apply_all(fxi_items *s, fxi_checks *norms)
     fxi_context *c = fxi_here();
     fxi_literals literals; /* about 700 bytes, of which the lists are filled in later */
     literals.rule = NULL;
+    fxi_copied_rule copied; /* about 5 KB, of which few entries are used */
+    copied.from = NULL;
     fxi_rule_run run = {.n = 0};
     for (int64_t i = 0, again; i < s->n && s->status == FX_OK; i += again ? again : 1) {
         again = fxi_repeat_rules(c, s, i, &literals);
         if (again == 0)
-            s->status = apply(s, i, &literals, norms, &run);
+            s->status = apply(s, i, &literals, norms, &copied, &run);
     }
     if (s->status == FX_OK)
         fxi_note_rules(c, &run, s);

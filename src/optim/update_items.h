@@ -30,8 +30,8 @@ typedef struct fxi_item {
     bool total; /* the gradient is the complete sum of an AccumGrad */
     /* the new array and its new states; NULL: unchanged */
     fx_array *values[1 + FXI_RULE_STATES];
-    /* The same without handles, retained: the values of an application that was repeated as a
-     * whole. NULL where `values` has the array. */
+    /* The same without handles, retained: the values of an application that was repeated or copied
+     * as a whole. NULL where `values` has the array. */
     struct fxi_node *nodes[1 + FXI_RULE_STATES];
     double numbers[FXI_RULE_NUMBERS];
 } fxi_item;
@@ -107,6 +107,15 @@ static inline void fxi_item_begin(fxi_item *it, fxi_state_leaf *l, fx_array *x, 
 }
 /* Adds an array with its gradient. */
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g);
+/* The operands of an application: x, dx and the states. */
+static inline int fxi_item_operands(const fxi_item *it)
+{
+    return 2 + (int)it->leaf->states.n;
+}
+static inline fx_array *fxi_item_operand(const fxi_item *it, int i)
+{
+    return i == 0 ? it->x : i == 1 ? it->gradient : it->leaf->states.items[i - 2];
+}
 /* Recorded training steps (recorded_items.c). Notes the items of an update that began at entry
  * `first` of the tape. */
 void fxi_note_items(struct fxi_context *c, int32_t first, const fxi_items *s,
@@ -130,10 +139,35 @@ void fxi_note_rules(struct fxi_context *c, fxi_rule_run *run, const fxi_items *s
  * first of which is item i. Returns the number of items. 0: they differ from the recorded ones. */
 int64_t fxi_repeat_rules(struct fxi_context *c, fxi_items *s, int64_t i,
                          const fxi_literals *literals);
+/* A node of an application, from which those of further applications are made (copied_rule.c). */
+typedef struct fxi_copied_node {
+    struct fxi_node *literal; /* all applications share it; NULL: each has a node of its own */
+    uint8_t op, dtype, nin;
+    bool weak;
+    bool whole;    /* has the shape and device of the parameter; false: 0-d, on no device */
+    int16_t in[3]; /* numbers of the inputs */
+    fx_attr attr;
+} fxi_copied_node;
+/* Larger applications are not copied. Adam has 14 nodes and 8 literals, and a rule in
+ * MixedPrecision after two others about 30. */
+enum { FXI_COPIED_NODES = 48 };
+typedef struct fxi_copied_rule {
+    const fxi_item *from;               /* its application is copied; NULL: none */
+    int n;                              /* nodes, inputs first; < 0: see copied_rule.c */
+    int16_t value[1 + FXI_RULE_STATES]; /* numbers of the new values */
+    fxi_copied_node all[FXI_COPIED_NODES];
+} fxi_copied_rule;
+/* Further applications with the same literals may copy the one of `it`. */
+void fxi_copy_begin(fxi_copied_rule *r, const fxi_item *it);
+/* Fills in the new values of an item. False: the application cannot be copied, and nothing has
+ * changed. */
+bool fxi_copy_rule(fxi_copied_rule *r, fxi_item *it, const fxi_literals *l, fx_status *out);
 /* The number of arrays that the update may change. */
 int fxi_items_handles(const fxi_items *s);
-/* Builds the new array and the new states of an item. */
-fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms);
+/* Builds the new array and the new states of an item. The first item needs a `copied` without an
+ * application. */
+fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms,
+                         fxi_copied_rule *copied);
 /* Records which norm made an update fail, unless the guard did. */
 void fxi_blame_norm(fx_array *guard, const fxi_checks *norms);
 /* After an update: the rules with the next factor of the loss (fxi_rule_rescaled). */

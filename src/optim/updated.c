@@ -83,8 +83,9 @@ static fx_status check_types(const fxi_items *s)
         const fxi_item *it = &s->all[i];
         for (int64_t k = 0; k <= it->leaf->states.n && status == FX_OK; k++) {
             const fx_array *old = k ? it->leaf->states.items[k - 1] : it->x;
-            if (it->values[k])
-                status = check_type(old->node, it->values[k]->node);
+            const fxi_node *now = it->values[k] ? it->values[k]->node : it->nodes[k];
+            if (now)
+                status = check_type(old->node, now);
         }
     }
     return status;
@@ -96,10 +97,11 @@ static void *renew_both(fxi_items *s, void *state, void *model)
     if (!r.pairs)
         return fx_error_array(fxi_update_no_memory());
     for (int64_t i = 0; i < s->n; i++) {
-        const fxi_item *it = &s->all[i];
+        fxi_item *it = &s->all[i];
         for (int64_t k = 0; k <= it->leaf->states.n; k++, r.n++) {
+            fx_array *value = fxi_item_value(it, k);
             r.pairs[r.n][0] = k ? it->leaf->states.items[k - 1] : it->x;
-            r.pairs[r.n][1] = it->values[k] ? it->values[k] : another_handle(r.pairs[r.n][0]);
+            r.pairs[r.n][1] = value ? value : another_handle(r.pairs[r.n][0]);
         }
     }
     qsort(r.pairs, r.n, sizeof *r.pairs, by_handle);
@@ -126,8 +128,10 @@ void *fx_updated(void *state, void *model, void *gradient)
         s.status = fxi_items_average(&s, &no_guard, -1);
     fxi_literals c = {0};
     fxi_checks norms = {0};
+    fxi_copied_rule copied;
+    copied.from = NULL;
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
-        s.status = fxi_item_apply(&s.all[i], &c, &norms);
+        s.status = fxi_item_apply(&s.all[i], &c, &norms, &copied);
     if (s.status == FX_OK)
         s.status = fxi_items_join(&s);
     if (s.status == FX_OK)
