@@ -97,7 +97,7 @@ static int32_t enter(sweep *s, fxi_node *n)
 }
 
 /* May gradients pass through n to its inputs? */
-static bool passes(const sweep *s, const fxi_node *n)
+static inline bool passes(const sweep *s, const fxi_node *n)
 {
     return mine(s, n) && fxi_is_float(n->dtype) && n->nin > 0 && fxi_gradient_rules[n->op];
 }

@@ -6,6 +6,8 @@
 /* Converts both operands to their common type, Bool to Int64. */
 static fx_status promote_pair(const char *op, fx_array **a, fx_array **b)
 {
+    if ((*a)->node->dtype == (*b)->node->dtype && (*a)->node->dtype != FX_DTYPE_BOOL)
+        return FX_OK;
     fx_dtype t = fx_dtype_promote(fx_eltype(*a), fx_eltype(*b));
     if (t == FX_DTYPE_BOOL)
         t = FX_DTYPE_I64;
@@ -14,6 +16,12 @@ static fx_status promote_pair(const char *op, fx_array **a, fx_array **b)
     if (fx_is_error(*a) || fx_is_error(*b))
         return fx_fail(FX_STATUS_MEMORY, op, "no memory for a conversion");
     return FX_OK;
+}
+
+/* fx_size of an array that has been checked. */
+static inline int64_t size_of(const fx_array *x, int axis)
+{
+    return axis < x->node->ndim ? x->node->shape[axis] : 1;
 }
 
 fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char *op)
@@ -25,11 +33,11 @@ fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char
         s = fxi_check_operand(op, b);
     if (s == FX_OK)
         s = fxi_same_device(op, a, b, &device);
-    if (s == FX_OK && (fx_ndims(a) < 2 || fx_ndims(b) < 2))
+    if (s == FX_OK && (a->node->ndim < 2 || b->node->ndim < 2))
         s = fx_fail(FX_STATUS_SHAPE, op, "takes matrices: A is %s, B is %s",
                     fxi_shape_text(a->node->ndim, a->node->shape, t),
                     fxi_shape_text(b->node->ndim, b->node->shape, u));
-    if (s == FX_OK && fx_size(a, !ta) != fx_size(b, tb))
+    if (s == FX_OK && size_of(a, !ta) != size_of(b, tb))
         s = fx_fail(FX_STATUS_SHAPE, op, "inner sizes differ: A is %s, B is %s",
                     fxi_shape_text(a->node->ndim, a->node->shape, t),
                     fxi_shape_text(b->node->ndim, b->node->shape, u));
@@ -37,10 +45,10 @@ fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char
         s = promote_pair(op, &a, &b);
     if (s != FX_OK)
         return fx_error_array(s);
-    const int ndim = fx_ndims(a) > fx_ndims(b) ? fx_ndims(a) : fx_ndims(b);
-    int64_t shape[FX_MAX_DIMS] = {fx_size(a, ta), fx_size(b, !tb)};
+    const int ndim = a->node->ndim > b->node->ndim ? a->node->ndim : b->node->ndim;
+    int64_t shape[FX_MAX_DIMS] = {size_of(a, ta), size_of(b, !tb)};
     for (int i = 2; i < ndim; i++) {
-        const int64_t p = fx_size(a, i), q = fx_size(b, i);
+        const int64_t p = size_of(a, i), q = size_of(b, i);
         if (p != q && p != 1 && q != 1) {
             fx_fail(FX_STATUS_SHAPE, op, "batch sizes differ: A is %s, B is %s",
                     fxi_shape_text(a->node->ndim, a->node->shape, t),
@@ -94,7 +102,7 @@ fx_array *fx_batched_mul(fx_array *a, fx_array *b)
 /* Sums g over the batch axes along which x was broadcast. */
 static fx_array *unbroadcast(fx_array *g, const fx_array *x)
 {
-    if (fx_is_error(g))
+    if (fx_is_error(g) || (fxi_array_ok(x) && fxi_same_shape(g->node, x->node)))
         return g;
     unsigned mask = 0;
     for (int i = 2; i < fx_ndims(g); i++)

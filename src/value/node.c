@@ -279,7 +279,8 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
     n->owner = c->id;
     n->seq = c->seq++;
     n->device = device;
-    n->in = list ? list : n->inl;
+    fxi_node **const inputs = list ? list : n->inl;
+    n->in = inputs;
     for (int i = 0; i < ndim; i++)
         n->shape[i] = shape[i];
     if (attr)
@@ -287,10 +288,11 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
     else
         memset(&n->attr, 0, sizeof n->attr);
     for (int i = 0; i < nin; i++) {
-        n->in[i] = in[i];
-        fxi_node_retain(in[i]);
-        if (!in[i]->data && in[i]->consumers++ == 0)
-            sink_remove(in[i]);
+        fxi_node *x = in[i];
+        inputs[i] = x;
+        fxi_node_retain(x);
+        if (!x->data && x->consumers++ == 0)
+            sink_remove(x);
     }
     c->created++;
     fxi_nodes_here++;
