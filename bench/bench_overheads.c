@@ -3,13 +3,17 @@
  * program, the size of the library.
  *
  * The graph rows use internal functions, in order to leave out running the plan. The graph is a
- * training step of four dense layers, with the optimiser's nodes (fx_updated). The memory of the
- * started program is the peak that the child reads from /proc/self/status, because ru_maxrss, which
- * the parent could read, starts at the parent's own peak.
+ * training step of four dense layers, with the optimiser's nodes. graph/record… uses fx_updated,
+ * which also makes a new model and a new state, and record-key-lookup finds the results with
+ * fx_visit, which writes the path of each. graph/update… records what fx_update records. The memory
+ * of the started program is the peak that the child reads from /proc/self/status, because
+ * ru_maxrss, which the parent could read, starts at the parent's own peak.
  */
 #include "bench.h"
 #include "graph.h"
+#include "memory.h"
 #include "planning.h"
+#include "update_items.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -24,7 +28,7 @@ extern char **environ;
 const char *bench_program;
 
 /* ---- the graph ------------------------------------------------------------------------------- */
-enum { MAX_ROOTS = 128 };
+enum { MAX_ROOTS = 512 };
 typedef struct root_list {
     fxi_root at[MAX_ROOTS];
     int n;
@@ -42,19 +46,6 @@ static void open_graph(bench_state *s)
     fx_eval(fx_tuple(s->x, s->y, s->model));
 }
 
-static void *record(bench_state *s)
-{
-    fx_array *loss = fx_mse(fx_call(s->model, s->x), s->y);
-    fxi_here()->created = 0; /* nothing is run, so the limit of pending nodes must not be reached */
-    return fx_updated(s->opt, s->model, fx_gradient(loss, s->model));
-}
-
-static void only_record(bench_state *s)
-{
-    FX_SCOPE;
-    record(s);
-}
-
 static void add_root(fx_array *x, const char *path, bool trainable, void *user)
 {
     (void)path, (void)trainable;
@@ -63,23 +54,104 @@ static void add_root(fx_array *x, const char *path, bool trainable, void *user)
         l->at[l->n++] = (fxi_root){x->node, NULL};
 }
 
-static void record_and_find(bench_state *s)
+/* The same with values instead of pending zeros as the state, as after the first update. */
+static void open_update(bench_state *s)
 {
-    FX_SCOPE;
-    root_list roots = {.n = 0};
-    fx_visit(record(s), add_root, &roots);
-    if (fxi_graph_of(fxi_here(), &graph, roots.n, roots.at) != FX_OK)
-        return;
+    open_graph(s);
+    fx_eval(s->opt);
+}
+
+static void find_plan_of(const root_list *roots)
+{
     fxi_plan *plan;
-    if (fxi_plan_of(&graph, &plan) == FX_OK)
+    if (fxi_graph_of(fxi_here(), &graph, roots->n, roots->at) == FX_OK &&
+        fxi_plan_of(&graph, &plan) == FX_OK)
         fxi_plan_release(plan);
 }
 
-/* flag: also find the plan. The row is nanoseconds per recorded node. */
+static void find_plan(void *results)
+{
+    root_list roots; /* not zeroed: it is large */
+    roots.n = 0;
+    fx_visit(results, add_root, &roots);
+    find_plan_of(&roots);
+}
+
+static void *record_gradient(const bench_state *s)
+{
+    fx_array *loss = fx_mse(fx_call(s->model, s->x), s->y);
+    fxi_here()->created = 0; /* nothing is run, so the limit of pending nodes must not be reached */
+    return fx_gradient(loss, s->model);
+}
+
+static void *record(bench_state *s)
+{
+    return fx_updated(s->opt, s->model, record_gradient(s));
+}
+
+static void only_record(bench_state *s)
+{
+    FX_SCOPE;
+    record(s);
+}
+
+static void record_and_find(bench_state *s)
+{
+    FX_SCOPE;
+    find_plan(record(s));
+}
+
+/* The new arrays of the model and of the state. */
+static void list_values(const fxi_items *items, root_list *out)
+{
+    for (int64_t i = 0; i < items->n; i++)
+        for (int64_t k = 0; k <= items->all[i].leaf->states.n; k++) {
+            const fxi_item *it = &items->all[i];
+            fxi_node *value = it->values[k] ? it->values[k]->node : it->nodes[k];
+            if (value && out->n < MAX_ROOTS)
+                out->at[out->n++] =
+                    (fxi_root){value, fxi_item_operand(it, k ? (int)k + 1 : 0)->node};
+        }
+}
+
+/* What fx_update does before it runs the plan and binds the handles. */
+static void update(bench_state *s, bool find)
+{
+    FX_SCOPE;
+    fxi_items items = {0};
+    fxi_checks norms = {0};
+    fxi_literals literals;
+    fxi_copied_rule copied;
+    literals.rule = NULL;
+    copied.from = NULL;
+    fxi_items_gather(&items, s->opt, s->model, record_gradient(s));
+    for (int64_t i = 0; i < items.n && items.status == FX_OK; i++)
+        items.status = fxi_item_apply(&items.all[i], &literals, &norms, &copied);
+    root_list roots;
+    roots.n = 0;
+    if (find)
+        list_values(&items, &roots);
+    if (find)
+        find_plan_of(&roots);
+    fxi_free(norms.all);
+    fxi_items_done(&items);
+}
+
+static void update_only(bench_state *s)
+{
+    update(s, false);
+}
+
+static void update_and_find(bench_state *s)
+{
+    update(s, true);
+}
+
+/* flag: the step also finds the plan. The row is nanoseconds per recorded node. */
 static bool measure_graph(const bench_case *c, bench_row *out)
 {
     bench_state s;
-    void (*const step)(bench_state *) = c->flag ? record_and_find : only_record;
+    void (*const step)(bench_state *) = c->step;
     bench_open(c, &s);
     step(&s);
     const fx_counters before = fx_stats();
@@ -93,6 +165,84 @@ static bool measure_graph(const bench_case *c, bench_row *out)
     bench_close(&s);
     fxi_graph_free(&graph);
     return found || (fx_fail(FX_STATUS_INTERNAL, c->name, "the plan was not found again"), false);
+}
+
+/* ---- families of graphs ---------------------------------------------------------------------- */
+/* Graphs of n = size[0] equal parts: instructions are counted at two sizes (check_instructions.py).
+ */
+
+/* A training step of n layers. */
+static void open_dense(bench_state *s)
+{
+    void *layers[64];
+    const int n = (int)s->which->size[0];
+    for (int i = 0; i < n; i++)
+        layers[i] = fx_dense(4, 4, FX_RELU);
+    fx_set(&s->x, fx_randn(4, 2));
+    fx_set(&s->y, fx_randn(4, 2));
+    fx_set(&s->model, (void *)fxi_chain(n, layers));
+    fx_set(&s->opt, fx_setup(fx_adam(), s->model));
+    fx_eval(fx_tuple(s->x, s->y, s->model, s->opt));
+}
+
+static void open_square(bench_state *s)
+{
+    fx_set(&s->x, fx_randn(8, 8));
+    fx_eval(s->x);
+}
+
+static fx_array *gradient_of(fx_array *y, const bench_state *s)
+{
+    return fx_gradient(fx_sum(y), s->x);
+}
+
+static fx_array *elementwise(bench_state *s)
+{
+    fx_array *y = s->x;
+    for (int64_t i = 0; i < s->which->size[0]; i++)
+        y = fx_tanh(fx_add(y, s->x));
+    return gradient_of(y, s);
+}
+
+static fx_array *softmax(bench_state *s)
+{
+    fx_array *y = s->x;
+    for (int64_t i = 0; i < s->which->size[0]; i++)
+        y = fx_add(fx_softmax(y), s->x);
+    return gradient_of(y, s);
+}
+
+static fx_array *norms(bench_state *s)
+{
+    fx_array *y = s->x;
+    for (int64_t i = 0; i < s->which->size[0]; i++)
+        y = fx_tanh(fx_normalise(y, FX_AXES(0), 1e-5));
+    return gradient_of(y, s);
+}
+
+static fx_array *products(bench_state *s)
+{
+    fx_array *y = s->x;
+    for (int64_t i = 0; i < s->which->size[0]; i++)
+        y = fx_tanh(fx_matmul(y, s->x));
+    return gradient_of(y, s);
+}
+
+/* Reductions and numbers, without a gradient. */
+static fx_array *sums(bench_state *s)
+{
+    fx_array *y = fx_sum(s->x);
+    for (int64_t i = 0; i < s->which->size[0]; i++)
+        y = fx_add(y, fx_sum(fx_mul(s->x, fx_add(s->x, i))));
+    return y;
+}
+
+static void family_and_find(bench_state *s)
+{
+    FX_SCOPE;
+    fx_array *result = s->which->op(s);
+    fxi_here()->created = 0;
+    find_plan(result);
 }
 
 /* ---- allocations ----------------------------------------------------------------------------- */
@@ -275,7 +425,40 @@ const bench_case bench_overheads[] = {
      .step = record_and_find,
      .measure = measure_graph,
      .flag = 1},
-    {.name = "allocations/train/xor-2-3-bn-2-b64", .measure = measure_allocations, .flag = 200},
+    {.name = "graph/update",
+     .setup = open_update,
+     .step = update_only,
+     .measure = measure_graph,
+     .flag = 0},
+    {.name = "graph/update-key-lookup",
+     .setup = open_update,
+     .step = update_and_find,
+     .measure = measure_graph,
+     .flag = 1},
+#define FAMILY(NAME, OPEN, STEP, OP, N)                                                            \
+    {.name = "graph/" NAME,                                                                        \
+     .setup = OPEN,                                                                                \
+     .step = STEP,                                                                                 \
+     .measure = measure_graph,                                                                     \
+     .op = OP,                                                                                     \
+     .size = {N},                                                                                  \
+     .flag = 1},
+    FAMILY("dense-4", open_dense, update_and_find, NULL,
+           4) FAMILY("dense-40", open_dense, update_and_find, NULL,
+                     40) FAMILY("elementwise-20", open_square, family_and_find, elementwise, 20)
+        FAMILY("elementwise-200", open_square, family_and_find, elementwise, 200)
+            FAMILY("softmax-10", open_square, family_and_find, softmax, 10)
+                FAMILY("softmax-100", open_square, family_and_find, softmax, 100)
+                    FAMILY("norms-10", open_square, family_and_find, norms, 10)
+                        FAMILY("norms-100", open_square, family_and_find, norms, 100)
+                            FAMILY("products-20", open_square, family_and_find, products, 20)
+                                FAMILY("products-200", open_square, family_and_find, products, 200)
+                                    FAMILY("sums-20", open_square, family_and_find, sums, 20)
+                                        FAMILY("sums-200", open_square, family_and_find, sums, 200)
+#undef FAMILY
+                                            {.name = "allocations/train/xor-2-3-bn-2-b64",
+                                             .measure = measure_allocations,
+                                             .flag = 200},
     {.name = "allocations/train/mlp-784-256-10-b64", .measure = measure_allocations, .flag = 20},
     {.name = "allocations/train/lenet-b64", .measure = measure_allocations, .flag = 5},
     {.name = "contention/train/lenet-b64", .measure = measure_contention},
