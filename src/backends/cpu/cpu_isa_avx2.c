@@ -25,6 +25,8 @@
 /* The instruction chooses its second operand where the mask is set, so a and b are exchanged. */
 #define FXI_PICK_F32(m, a, b) ((vf)_mm256_blendv_ps((__m256)(b), (__m256)(a), (__m256)(m)))
 #define FXI_PICK_F64(m, a, b) ((vd)_mm256_blendv_pd((__m256d)(b), (__m256d)(a), (__m256d)(m)))
+#define FXI_ORDERED_F32(a, b) ((vi)_mm256_cmp_ps((__m256)(a), (__m256)(b), _CMP_ORD_Q))
+#define FXI_ORDERED_F64(a, b) ((vl)_mm256_cmp_pd((__m256d)(a), (__m256d)(b), _CMP_ORD_Q))
 #define FXI_MIN_F32(a, b)     ((vf)_mm256_min_ps((__m256)(a), (__m256)(b)))
 #define FXI_MAX_F32(a, b)     ((vf)_mm256_max_ps((__m256)(a), (__m256)(b)))
 #define FXI_MIN_F64(a, b)     ((vd)_mm256_min_pd((__m256d)(a), (__m256d)(b)))

@@ -24,10 +24,12 @@
 #define FXI_MASK_F32          __mmask16
 #define FXI_MASK_F64          __mmask8
 /* Ordered and quiet comparisons: false for NaN, as in C, and without an exception. */
-#define FXI_LESS_F32(a, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_LT_OQ)
-#define FXI_SAME_F32(a, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_EQ_OQ)
-#define FXI_LESS_F64(a, b) _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_LT_OQ)
-#define FXI_SAME_F64(a, b) _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_EQ_OQ)
+#define FXI_LESS_F32(a, b)    _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_LT_OQ)
+#define FXI_SAME_F32(a, b)    _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_EQ_OQ)
+#define FXI_LESS_F64(a, b)    _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_LT_OQ)
+#define FXI_SAME_F64(a, b)    _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_EQ_OQ)
+#define FXI_ORDERED_F32(a, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_ORD_Q)
+#define FXI_ORDERED_F64(a, b) _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_ORD_Q)
 /* The instruction chooses its second operand where the mask is set, so a and b are exchanged. */
 #define FXI_PICK_F32(m, a, b) ((vf)_mm512_mask_blend_ps((m), (__m512)(b), (__m512)(a)))
 #define FXI_PICK_F64(m, a, b) ((vd)_mm512_mask_blend_pd((m), (__m512d)(b), (__m512d)(a)))

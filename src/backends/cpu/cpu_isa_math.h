@@ -38,6 +38,11 @@ typedef uint64_t vl __attribute__((vector_size(FXI_VECTOR_BYTES)));
 #define FXI_MIN_F64(a, b) vd_pick(vd_less(a, b), a, b)
 #define FXI_MAX_F64(a, b) vd_pick(vd_less(b, a), a, b)
 #endif
+/* Is neither of two lanes NaN? */
+#ifndef FXI_ORDERED_F32
+#define FXI_ORDERED_F32(a, b) (FXI_SAME_F32(a, a) & FXI_SAME_F32(b, b))
+#define FXI_ORDERED_F64(a, b) (FXI_SAME_F64(a, a) & FXI_SAME_F64(b, b))
+#endif
 typedef FXI_MASK_F32 vf_mask;
 typedef FXI_MASK_F64 vd_mask;
 
@@ -52,6 +57,10 @@ static inline vf_mask vf_less(vf a, vf b)
 static inline vf_mask vf_same(vf a, vf b)
 {
     return FXI_SAME_F32(a, b);
+}
+static inline vf_mask vf_ordered(vf a, vf b)
+{
+    return FXI_ORDERED_F32(a, b);
 }
 static inline vf vf_pick(vf_mask m, vf a, vf b)
 {

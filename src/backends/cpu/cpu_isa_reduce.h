@@ -9,14 +9,15 @@
  * sets of 16 lanes gcc 12 keeps one in memory, where each addition waits for the previous store.
  * Comparisons become vectors only if the compiler keeps their loop, which it does for 64 lanes.
  *
- * Long rows that are contiguous in memory are reduced a few at a time (fxi_reducer.rows). One row
- * is one stream, and the processor fetches too little of it in advance: 4096 sums of 4096 Float32
- * took 4.9 ms one by one and take 3.8 two by two. How many rows are best depends on registers and
- * on memory, so it was measured in loops of their own (AVX2, the same rows). Sums took 5.1 ms with
- * one row, 4.5 with two, 4.1 with four, and 3.6 with two while the next two are fetched. Extremes
- * took 4.5 ms with one row, 3.9 with two, 3.5 with four, and 3.6 with four while the next four are
- * fetched. So sums fetch the next rows, and extremes do not. With rows of 512 elements, which share
- * pages, one row at a time was faster.
+ * Long rows that are contiguous in memory are reduced by functions of their own (fxi_reducer.rows),
+ * which fetch the next rows: one row is one stream, and the processor fetches too little of it in
+ * advance. 4096 sums of 4096 Float32 took 4.9 ms one by one and take 3.8 two by two. How many rows
+ * are best was measured in loops of their own (AVX2, the same rows). Sums took 5.1 ms with one row,
+ * 4.5 with two, 4.1 with four, and 3.6 with two while the next two are fetched. Extremes are best
+ * one row at a time while the next one is fetched, because two vectors then share one test for NaN:
+ * on a machine with AVX-512 the best of 60 runs took 1.37 ms, and 1.42 with AVX2. Without fetching
+ * they took 1.54 and 1.77 ms, and 1.70 and 2.31 with four rows and a test for each vector. With
+ * rows of 512 elements, which share pages, sums of one row at a time were faster.
  */
 #define FXI_ADD_LANES     16
 #define FXI_COMPARE_LANES 64
@@ -162,9 +163,14 @@
 FXI_FLOAT_REDUCERS(f32, float)
 FXI_FLOAT_REDUCERS(f64, double)
 
-/* Rows whose extremes are computed at once. With two vectors and a mask of each they take twelve of
- * the sixteen registers of AVX2. More rows, or more vectors of each, would be kept in memory. */
-enum { EXTREME_ROWS = 4 };
+enum {
+    /* Elements that one row is fetched ahead: 2 KiB of Float32. Of the distances from 512 bytes to
+     * 16 KiB this one was the fastest (5.1 ms without, 3.9 with it). */
+    ROW_AHEAD = 512,
+    /* The next rows are fetched if they are at most this many elements ahead. Farther lines leave
+     * the caches before they are read: two rows of 4 MiB took 5.1 ms without, and 6.5 with them. */
+    ROW_FAR = 32768
+};
 
 /* Extremes of whole vectors of a row, four at a time; the last ones may overlap others, which
  * changes no extreme. Each vector is copied by itself: gcc 12 copies an array of vectors through
@@ -190,88 +196,90 @@ enum { EXTREME_ROWS = 4 };
         *extreme = lanes[0];                                                                       \
         return clean[0] != 0;                                                                      \
     }                                                                                              \
-    static bool NAME##_vectors(const T *x, int64_t n, T *extreme)                                  \
+    static inline bool NAME##_vectors(const T *x, int64_t n, int64_t ahead, T *extreme)            \
     {                                                                                              \
-        enum { L = FXI_VECTOR_BYTES / sizeof(T), ALL = 4 * L };                                    \
-        V m[4], v;                                                                                 \
+        enum { L = FXI_VECTOR_BYTES / sizeof(T), ALL = 4 * L, LINE = 64 / sizeof(T) };             \
+        V m[4], v[4];                                                                              \
         FXI_UNROLL                                                                                 \
         for (int j = 0; j < 4; j++)                                                                \
-            memcpy(&m[j], x + j * L, sizeof v);                                                    \
-        V##_mask ok = V##_same(m[0], m[0]);                                                        \
-        for (int j = 1; j < 4; j++)                                                                \
-            ok &= V##_same(m[j], m[j]);                                                            \
+            memcpy(&m[j], x + j * L, sizeof m[j]);                                                 \
+        V##_mask ok = V##_ordered(m[0], m[1]) & V##_ordered(m[2], m[3]);                           \
         for (int64_t i = ALL; i < n; i += ALL) {                                                   \
             /* The last load ends with the row and may repeat elements, so there is no remainder.  \
              */                                                                                    \
             const T *four = x + (i < n - ALL ? i : n - ALL);                                       \
             FXI_UNROLL                                                                             \
+            for (int j = 0; j < ALL; j += LINE)                                                    \
+                if (ahead)                                                                         \
+                    __builtin_prefetch(four + j + ahead);                                          \
+            FXI_UNROLL                                                                             \
             for (int j = 0; j < 4; j++) {                                                          \
-                memcpy(&v, four + j * L, sizeof v);                                                \
-                m[j] = NAME##_vector(v, m[j]);                                                     \
-                ok &= V##_same(v, v);                                                              \
+                memcpy(&v[j], four + j * L, sizeof v[j]);                                          \
+                m[j] = NAME##_vector(v[j], m[j]);                                                  \
             }                                                                                      \
+            ok &= V##_ordered(v[0], v[1]) & V##_ordered(v[2], v[3]);                               \
         }                                                                                          \
         return NAME##_fold(NAME##_vector(NAME##_vector(m[0], m[1]), NAME##_vector(m[2], m[3])),    \
                            ok, extreme);                                                           \
     }                                                                                              \
+    /* ahead: the distance of the elements that are fetched, 0 for none. */                        \
+    static inline void NAME##_ahead(const T *x, int64_t n, int64_t ahead, T *a)                    \
+    {                                                                                              \
+        T extreme;                                                                                 \
+        /* Shorter rows do not fill the four vectors. */                                           \
+        if (n >= (int64_t)(4 * FXI_VECTOR_BYTES / sizeof(T)) &&                                    \
+            NAME##_vectors(x, n, ahead, &extreme))                                                 \
+            *a = NAME##_op(*a, extreme);                                                           \
+        else                                                                                       \
+            NAME##_row(x, n, 1, a);                                                                \
+    }                                                                                              \
     static void NAME##_fast_row(const void *x, int64_t n, int64_t stride, void *acc)               \
     {                                                                                              \
-        T *a = acc, extreme;                                                                       \
-        /* Shorter rows do not fill the four vectors. */                                           \
-        if (stride == 1 && n >= (int64_t)(4 * FXI_VECTOR_BYTES / sizeof(T)) &&                     \
-            NAME##_vectors(x, n, &extreme))                                                        \
-            *a = NAME##_op(*a, extreme);                                                           \
+        if (stride == 1)                                                                           \
+            NAME##_ahead(x, n, 0, acc);                                                            \
         else                                                                                       \
             NAME##_row(x, n, stride, acc);                                                         \
     }                                                                                              \
-    /* The same for EXTREME_ROWS rows, with two vectors of each. A row may be given twice. */      \
-    static inline void NAME##_group(const T *const *x, int64_t n, T *const *a)                     \
+    static void NAME##_rows(const void *x, int64_t m, int64_t stride, int64_t n, void *acc)        \
     {                                                                                              \
-        enum { L = FXI_VECTOR_BYTES / sizeof(T), ALL = 2 * L };                                    \
-        V m[EXTREME_ROWS][2], v;                                                                   \
-        V##_mask ok[EXTREME_ROWS];                                                                 \
-        FXI_UNROLL                                                                                 \
-        for (int r = 0; r < EXTREME_ROWS; r++) {                                                   \
-            memcpy(&m[r][0], x[r], sizeof v);                                                      \
-            memcpy(&m[r][1], x[r] + L, sizeof v);                                                  \
-            ok[r] = V##_same(m[r][0], m[r][0]) & V##_same(m[r][1], m[r][1]);                       \
-        }                                                                                          \
-        for (int64_t i = ALL; i < n; i += ALL) {                                                   \
-            const int64_t at = i < n - ALL ? i : n - ALL;                                          \
-            FXI_UNROLL                                                                             \
-            for (int j = 0; j < 2 * EXTREME_ROWS; j++) {                                           \
-                memcpy(&v, x[j / 2] + at + j % 2 * L, sizeof v);                                   \
-                m[j / 2][j % 2] = NAME##_vector(v, m[j / 2][j % 2]);                               \
-                ok[j / 2] &= V##_same(v, v);                                                       \
-            }                                                                                      \
-        }                                                                                          \
-        for (int r = 0; r < EXTREME_ROWS; r++) {                                                   \
-            T extreme;                                                                             \
-            if (NAME##_fold(NAME##_vector(m[r][0], m[r][1]), ok[r], &extreme))                     \
-                *a[r] = NAME##_op(*a[r], extreme);                                                 \
-            else                                                                                   \
-                NAME##_row(x[r], n, 1, a[r]);                                                      \
-        }                                                                                          \
+        const int64_t ahead = stride <= ROW_FAR ? stride : 2 * ROW_AHEAD;                          \
+        for (int64_t k = 0; k < m; k++)                                                            \
+            NAME##_ahead((const T *)x + k * stride, n, ahead, (T *)acc + k);                       \
     }                                                                                              \
-    static void NAME##_rows(const void *xv, int64_t m, int64_t stride, int64_t n, void *acc)       \
+    /* a[i] combined with eight rows. The extremes of vectors keep a NaN of their second operand,  \
+     * the accumulator. A NaN of a row is found by a test of its own, for two vectors at once. */  \
+    static inline void NAME##_eight(const T *x, int64_t n, int64_t pitch, T *a)                    \
     {                                                                                              \
-        const T *x = xv, *row[EXTREME_ROWS];                                                       \
-        T *a = acc, *to[EXTREME_ROWS];                                                             \
-        if (n < (int64_t)(2 * FXI_VECTOR_BYTES / sizeof(T))) {                                     \
-            for (int64_t k = 0; k < m; k++)                                                        \
-                NAME##_row(x + k * stride, n, 1, a + k);                                           \
+        enum { L = FXI_VECTOR_BYTES / sizeof(T) };                                                 \
+        const int64_t whole = n / L * L;                                                           \
+        for (int64_t i = 0; i < whole; i += L) {                                                   \
+            V t, v[8];                                                                             \
+            memcpy(&t, a + i, sizeof t);                                                           \
+            FXI_UNROLL                                                                             \
+            for (int k = 0; k < 8; k++) {                                                          \
+                memcpy(&v[k], x + i + k * pitch, sizeof v[k]);                                     \
+                t = NAME##_vector(v[k], t);                                                        \
+            }                                                                                      \
+            const V##_mask ok = V##_ordered(v[0], v[1]) & V##_ordered(v[2], v[3]) &                \
+                                V##_ordered(v[4], v[5]) & V##_ordered(v[6], v[7]);                 \
+            t = V##_pick(ok, t, V##_splat((T)NAN));                                                \
+            memcpy(a + i, &t, sizeof t);                                                           \
+        }                                                                                          \
+        for (int64_t i = whole; i < n; i++)                                                        \
+            for (int k = 0; k < 8; k++)                                                            \
+                a[i] = NAME##_op(a[i], x[i + k * pitch]);                                          \
+    }                                                                                              \
+    static void NAME##_fast_col(const void *xv, int64_t n, int64_t stride, int64_t rows,           \
+                                int64_t pitch, void *acc)                                          \
+    {                                                                                              \
+        const T *x = xv;                                                                           \
+        if (stride != 1 || n < FXI_FEW) {                                                          \
+            NAME##_col(xv, n, stride, rows, pitch, acc);                                           \
             return;                                                                                \
         }                                                                                          \
-        /* The last group repeats the last row, which changes no extreme. So all rows have the     \
-         * same sign of zero, in whatever group they are. */                                       \
-        for (int64_t k = 0; k < m; k += EXTREME_ROWS) {                                            \
-            for (int r = 0; r < EXTREME_ROWS; r++) {                                               \
-                const int64_t at = k + r < m ? k + r : m - 1;                                      \
-                row[r] = x + at * stride;                                                          \
-                to[r] = a + at;                                                                    \
-            }                                                                                      \
-            NAME##_group(row, n, to);                                                              \
-        }                                                                                          \
+        for (; rows >= 8; rows -= 8, x += 8 * pitch)                                               \
+            NAME##_eight(x, n, pitch, acc);                                                        \
+        NAME##_col(x, n, 1, rows, pitch, acc);                                                     \
     }
 #define rmax_f32_vector vf_max
 #define rmin_f32_vector vf_min
@@ -285,17 +293,9 @@ FXI_EXTREME_ROW(rmin_f64, double, vd)
 /* ---- sums of contiguous floats --------------------------------------------------------------- */
 /* The lanes of FXI_REDUCER as vectors in registers, with the same additions in the same order. */
 enum { WIDE_LANES = FXI_VECTOR_BYTES / 8, WIDE_VECTORS = FXI_ADD_LANES / WIDE_LANES };
-enum {
-    /* Rows that are added at once. The vectors of two rows are too many for 16 registers of 16
-     * bytes. */
-    SUM_ROWS = FXI_VECTOR_BYTES > 16 ? 2 : 1,
-    /* Elements that one row is fetched ahead: 2 KiB of Float32. Of the distances from 512 bytes to
-     * 16 KiB this one was the fastest (5.1 ms without, 3.9 with it). */
-    SUM_AHEAD = 512,
-    /* The next rows are fetched if they are at most this many elements ahead. Farther lines leave
-     * the caches before they are read: two rows of 4 MiB took 5.1 ms without, and 6.5 with them. */
-    SUM_FAR = 32768
-};
+/* Rows that are added at once. The vectors of two rows are too many for 16 registers of 16 bytes.
+ */
+enum { SUM_ROWS = FXI_VECTOR_BYTES > 16 ? 2 : 1 };
 
 static inline vd wide_load_f32(const float *x)
 {
@@ -354,7 +354,7 @@ static inline double wide_fold(vd s[WIDE_VECTORS])
         }                                                                                          \
         /* Rows that are longer than a tile come from memory. */                                   \
         for (; n > FXI_TILE_MOST && i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES) {                  \
-            __builtin_prefetch(x + i + SUM_AHEAD);                                                 \
+            __builtin_prefetch(x + i + ROW_AHEAD);                                                 \
             wide_add_##S(x + i, s);                                                                \
         }                                                                                          \
         for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                                         \
@@ -373,7 +373,7 @@ static inline double wide_fold(vd s[WIDE_VECTORS])
         double *a = acc;                                                                           \
         int64_t k = 0;                                                                             \
         const int64_t rest = n % FXI_ADD_LANES, whole = n - rest, next = SUM_ROWS * stride,        \
-                      ahead = next <= SUM_FAR ? next : 2 * SUM_AHEAD;                              \
+                      ahead = next <= ROW_FAR ? next : 2 * ROW_AHEAD;                              \
         for (; n >= FXI_ADD_LANES && k + SUM_ROWS <= m; k += SUM_ROWS, x += next) {                \
             vd s[SUM_ROWS][WIDE_VECTORS] = {{{0}}};                                                \
             for (int64_t i = 0; i < whole; i += FXI_ADD_LANES) {                                   \
@@ -453,7 +453,7 @@ FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
     }
 #define FXI_FAST_OF(NAME, T)                                                                       \
     {                                                                                              \
-        sizeof(T), NAME##_init, NAME##_fast_row, NAME##_rows, NAME##_col, NAME##_merge,            \
+        sizeof(T), NAME##_init, NAME##_fast_row, NAME##_rows, NAME##_fast_col, NAME##_merge,       \
             NAME##_done                                                                            \
     }
 #define FXI_WIDE_OF(NAME)                                                                          \

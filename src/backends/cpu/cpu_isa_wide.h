@@ -26,6 +26,10 @@ static inline vd_mask vd_same(vd a, vd b)
 {
     return FXI_SAME_F64(a, b);
 }
+static inline vd_mask vd_ordered(vd a, vd b)
+{
+    return FXI_ORDERED_F64(a, b);
+}
 static inline vd vd_pick(vd_mask m, vd a, vd b)
 {
     return FXI_PICK_F64(m, a, b);

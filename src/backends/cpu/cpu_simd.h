@@ -35,9 +35,8 @@ typedef struct fxi_reducer {
     void (*init)(void *acc, int64_t n);
     void (*row)(const void *x, int64_t n, int64_t stride, void *acc); /* acc = op(acc, op over x) */
     /* The same for m rows of n contiguous elements, `stride` apart: acc[i] gets row i. Meant for
-     * long rows in memory. The bits of a sum are those of `row`. An extreme that is zero may have
-     * another sign than that of `row`, but the sign depends on the elements of the row alone. NULL:
-     * calling `row` for each row is as fast. */
+     * long rows in memory: the next rows are fetched. The bits are those of `row`. NULL: calling
+     * `row` for each row is as fast. */
     void (*rows)(const void *x, int64_t m, int64_t stride, int64_t n, void *acc);
     /* acc[i] = op(acc[i], x[i·stride + k·pitch]) over k < rows, in this order */
     void (*col)(const void *x, int64_t n, int64_t stride, int64_t rows, int64_t pitch, void *acc);
