@@ -63,10 +63,11 @@ static double product(int64_t n)
 }
 
 /* The image of ones under a convolution large enough for a plugin. */
-static double convolution(void)
+static double convolution(int64_t channels)
 {
     FX_SCOPE;
-    fx_array *x = fx_ones(32, 32, 16, 4), *w = fx_ones(3, 3, 16, 16), *y = fx_convolve(x, w);
+    fx_array *x = fx_ones(32, 32, channels, 4), *w = fx_ones(3, 3, channels, channels);
+    fx_array *y = fx_convolve(x, w);
     fx_eval(fx_tuple(x, w));
     return fx_item(fx_maximum(y));
 }
@@ -111,7 +112,7 @@ static void without_one_all_is_quiet(void **state)
     (void)state;
     begin(NULL, "all");
     assert_true(product(5) == 6);
-    assert_true(convolution() == 144);
+    assert_true(convolution(16) == 144);
     assert_string_equal(messages, "");
 }
 
@@ -121,7 +122,7 @@ static void a_good_one_computes(void **state)
     begin("plugins/works", "all");
     assert_true(product(5) == 43); /* the plugin's product 42, and the addition by our own kernel */
     assert_string_equal(fxi_cpu_plugin_name(false), "oneDNN");
-    assert_true(convolution() == 144); /* the plugin declines convolutions */
+    assert_true(convolution(16) == 144); /* the plugin declines convolutions */
     assert_string_equal(messages, "");
 }
 
@@ -130,7 +131,7 @@ static void one_can_do_without(void **state)
     (void)state;
     begin("plugins/works", "0");
     assert_true(product(5) == 6);
-    assert_true(convolution() == 144);
+    assert_true(convolution(16) == 144);
 }
 
 /* Small steps do not open a library: opening this one would give a message. */
@@ -142,24 +143,31 @@ static void small_steps_open_nothing(void **state)
     begin("plugins/fails_open", NULL);
     assert_true(product(64) == 65);
     assert_string_equal(messages, "");
-    assert_true(convolution() == 144);
+    assert_true(convolution(16) == 144);
     assert_non_null(strstr(messages, "it does not feel like it"));
     assert_true(fxi_cpu_simd_choose(own));
 }
 
-/* Nor do large convolutions with AVX2, where our own kernels are faster. */
-static void with_avx2_convolutions_open_nothing(void **state)
+static void check_convolution_opens_nothing(const char *set, int64_t channels)
 {
-    (void)state;
     const char *own = fxi_cpu_simd()->name;
-    if (!fxi_cpu_simd_choose("avx2")) {
-        print_message("skipped: the machine has no AVX2\n");
+    if (!fxi_cpu_simd_choose(set)) {
+        print_message("skipped: the machine has no %s\n", set);
         return;
     }
     begin("plugins/fails_open", NULL);
-    assert_true(convolution() == 144);
+    assert_true(convolution(channels) == (double)(9 * channels));
     assert_string_equal(messages, "");
     assert_true(fxi_cpu_simd_choose(own));
+}
+
+/* Nor do large convolutions with AVX2, where our own kernels are faster, and with AVX-512 those
+ * that our own kernels compute with fewer multiplications. */
+static void some_convolutions_open_nothing(void **state)
+{
+    (void)state;
+    check_convolution_opens_nothing("avx2", 16);
+    check_convolution_opens_nothing("avx512", 64);
 }
 
 static void its_failures_are_errors(void **state)
@@ -188,7 +196,7 @@ int main(void)
         cmocka_unit_test_teardown(a_good_one_computes, end),
         cmocka_unit_test_teardown(one_can_do_without, end),
         cmocka_unit_test_teardown(small_steps_open_nothing, end),
-        cmocka_unit_test_teardown(with_avx2_convolutions_open_nothing, end),
+        cmocka_unit_test_teardown(some_convolutions_open_nothing, end),
         cmocka_unit_test_teardown(its_failures_are_errors, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,15 @@ static const struct {
 } kinds[] = {
     [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
 
+bool fxi_cpu_conv_multiplies_less(const fx_step *step)
+{
+    const int kind = fx_step_conv(step)->attr.kind;
+    const fx_tensor *tensors[] = {&step->in[0], &step->in[1], &step->out};
+    const fxi_conv_geometry g =
+        geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
+    return fxi_cpu_conv_winograd_suits(&g, kind == FX_CONV_WEIGHT ? FX_CONV_FORWARD : kind);
+}
+
 /* ---- the epilogue ---------------------------------------------------------------------------- */
 
 /* Is an instruction of the epilogue a relu, or arithmetic with a number or a value of each channel?
@@ -230,6 +239,7 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     fx_status status = FX_OK;
     /* The gathering method computes whatever the others decline. */
     if (!fxi_cpu_conv_product(&g, kind, x, w, y, &status) &&
+        !fxi_cpu_conv_winograd(&g, kind, x, w, y, &status) &&
         !fxi_cpu_conv_direct(&g, kind, x, w, y, &status))
         status = fxi_cpu_conv_gather(&g, kind, x, w, y);
     if (status == FX_STATUS_UNSUPPORTED)

@@ -46,6 +46,16 @@ int fxi_conv_epilogue_at(const fxi_conv_geometry *g, int64_t padded, const char 
 bool fxi_cpu_conv_product(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                           fx_status *out_status);
 
+/* Computes a 3×3 convolution of Float32, or its gradient DATA, with fewer multiplications. Returns
+ * true, with FX_OK or FX_STATUS_MEMORY in *out_status; or false if the method does not suit these
+ * sizes. x, w and y include the output, which depends on `kind`. */
+bool fxi_cpu_conv_winograd(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
+                           fx_status *out_status);
+bool fxi_cpu_conv_winograd_suits(const fxi_conv_geometry *g, int kind);
+/* True if this method computes the convolution of a step. WEIGHT: if it computes the forward
+ * convolution of these sizes. */
+bool fxi_cpu_conv_multiplies_less(const fx_step *step);
+
 /* Computes the convolution with vectors along the windows. Returns true, with FX_OK or
  * FX_STATUS_MEMORY in *out_status; or false if the method does not suit these sizes or values. x, w
  * and y include the output, which depends on `kind`. The output of WEIGHT must be zeros before the

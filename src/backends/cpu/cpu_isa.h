@@ -55,6 +55,7 @@
 #include "cpu_isa_gemv.h"
 #include "cpu_isa_attention.h"
 #include "cpu_isa_conv.h"
+#include "cpu_isa_winograd.h"
 #include "cpu_isa_pool.h"
 #include "cpu_isa_pool_channels_last.h"
 #include "cpu_isa_random.h"
@@ -81,6 +82,7 @@ const fxi_simd FXI_ISA_NAME = {
     .gemv = tile_gemv,
     .attention = &tile_attention,
     .conv = tile_conv,
+    .winograd = &tile_winograd,
     .pool = tile_pool,
     .pool_channels_last = tile_pool_channels_last,
     .random = &tile_random,

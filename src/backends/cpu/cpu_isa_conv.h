@@ -109,8 +109,12 @@ enum { FXI_CONV_WIDE = 3 * FXI_CONV_V };
             forward_tile_##S(p, i *L, FXI_CONV_WIDE, N);                                           \
         for (; i + FXI_CONV_V <= p->vectors; i += FXI_CONV_V)                                      \
             forward_tile_##S(p, i *L, FXI_CONV_V, N);                                              \
-        /* The last vectors are taken one by one: an element of a tile is summed in the same       \
-         * order, whatever the width of the tile. */                                               \
+        /* The last vectors: an element of a tile is summed in the same order, whatever the width  \
+         * of the tile. One vector has too few sums to hide the latency of a multiply-add. */      \
+        if (i + 2 == p->vectors && FXI_CONV_V > 2) {                                               \
+            forward_tile_##S(p, i *L, 2, N);                                                       \
+            i += 2;                                                                                \
+        }                                                                                          \
         for (; i < p->vectors; i++)                                                                \
             forward_tile_##S(p, i *L, 1, N);                                                       \
     }                                                                                              \

@@ -7,6 +7,7 @@
  */
 #include "cpu_plugin.h"
 #include "c_text.h"
+#include "cpu_conv.h"
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
@@ -67,7 +68,15 @@ static double work(const fx_step *s)
  * faster than our own kernels if a group has at least as many channels, of x and of y, as one of
  * the pairs says. The rows conv/… of the benchmark compare both: `bench_runner --no-onednn`, and
  * with FX_ONEDNN=all. */
-enum { ONE_GROUP, ONE_GROUP_AVX2, GROUPS, GROUPS_STRIDED, CLASSES, NEVER = 1 << 30 };
+enum {
+    ONE_GROUP,
+    ONE_GROUP_AVX2,
+    FEWER_PRODUCTS, /* those of cpu_conv_winograd.c with AVX2 and AVX-512 */
+    GROUPS,
+    GROUPS_STRIDED,
+    CLASSES,
+    NEVER = 1 << 30
+};
 static const struct {
     int64_t in, out;
 } fewest[CLASSES][2] = {
@@ -79,6 +88,10 @@ static const struct {
      * takes 20 ms with the plugin and 12 without, with gradients 60 and 36; VGG is faster without,
      * too. */
     [ONE_GROUP_AVX2] = {{NEVER, NEVER}, {NEVER, NEVER}},
+    /* With AVX-512 a prediction of VGG takes 20 ms, and with the plugin 26; a recorded training
+     * step 86 and 91. If the plugin gets the gradients of weights, the step takes 92: they need
+     * copies into another order. */
+    [FEWER_PRODUCTS] = {{NEVER, NEVER}, {NEVER, NEVER}},
     /* The copies into channels-last order and back take longer than the plugin gains. */
     [GROUPS] = {{NEVER, NEVER}, {NEVER, NEVER}},
     [GROUPS_STRIDED] = {{1, 1}, {1, 1}}};
@@ -95,8 +108,11 @@ static int class_of(const fx_step *s)
         strided |= a->stride[d] > 1;
     if (a->groups > 1)
         return strided || half ? GROUPS_STRIDED : GROUPS;
+    const char *set = fxi_cpu_simd()->name;
+    if (!half && strcmp(set, "base") != 0 && fxi_cpu_conv_multiplies_less(s))
+        return FEWER_PRODUCTS;
     const bool ours = !half && !(strided && a->kind == FX_CONV_DATA);
-    return ours && strcmp(fxi_cpu_simd()->name, "avx2") == 0 ? ONE_GROUP_AVX2 : ONE_GROUP;
+    return ours && strcmp(set, "avx2") == 0 ? ONE_GROUP_AVX2 : ONE_GROUP;
 }
 
 static bool wide(const fx_step *s)

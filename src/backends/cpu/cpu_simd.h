@@ -155,6 +155,49 @@ typedef struct fxi_conv_core {
     bool (*finite)(const void *x, int64_t n);
 } fxi_conv_core;
 
+/* The transformations of Winograd's convolution F(2×2, 3×3), all of Float32 (cpu_conv_winograd.c
+ * has the formulas). A tile is 4×4 elements of the input and gives 2×2 outputs; neighbouring tiles
+ * are 2 elements apart. Each function may read and write `lanes` elements beyond the last tile.
+ *
+ * rows: for each of `rows` rows of x, `pitch` apart, Bᵀ along the row for `across` tiles. The 4
+ * numbers of each tile are in arrays 2·apart apart; the array of odd rows is `apart` after that of
+ * even rows, and two rows of an array are `across` apart. */
+typedef struct fxi_winograd_rows {
+    const float *x;
+    float *t;
+    int64_t rows, pitch, across, apart;
+} fxi_winograd_rows;
+/* Bᵀ across the rows, for n tiles of consecutive rows: t is what `rows` has written. The 16 numbers
+ * of a tile are `vapart` apart in v. */
+typedef struct fxi_winograd_points {
+    const float *t;
+    float *v;
+    int64_t n, across, apart, vapart;
+} fxi_winograd_points;
+/* The outputs of n tiles for each column. The 16 sums of a tile are `mapart` apart, columns
+ * `mpitch` and `zpitch`. The upper two outputs of tile i are z[2·i] and z[2·i + 1], the lower two
+ * are `lower` after them. */
+typedef struct fxi_winograd_outputs {
+    const float *m;
+    float *z;
+    int64_t n, columns, mapart, mpitch, zpitch, lower;
+} fxi_winograd_outputs;
+/* The transformed kernel for n columns. Tap k of channel c is g[(9·c + k)·n + column], and the
+ * result is in u[c·n + column], 16 arrays `apart` apart. `against`: the taps are in the opposite
+ * order. */
+typedef struct fxi_winograd_kernel {
+    const float *g;
+    float *u;
+    int64_t channels, n, apart;
+    bool against;
+} fxi_winograd_kernel;
+typedef struct fxi_winograd_core {
+    void (*rows)(const fxi_winograd_rows *p);
+    void (*points)(const fxi_winograd_points *p);
+    void (*outputs)(const fxi_winograd_outputs *p);
+    void (*kernel)(const fxi_winograd_kernel *p);
+} fxi_winograd_core;
+
 /* Pooling of planes by windows of 2×2 with stride 2: a row has n windows. By kind: MAX and MEAN
  * compute y from x; MAX_GRAD computes v (gx) from y (gy) and x; MEAN_GRAD computes v from y;
  * MAX_PICK computes y from v and x. Rows of x and v are `pitch` elements apart. Elements that no
@@ -286,7 +329,8 @@ typedef struct fxi_simd {
     const fxi_gemm_core *gemm;       /* [0] Float32, [1] Float64 */
     const fxi_gemv_core *gemv;       /* [0] Float32, [1] Float64 */
     const fxi_attention_core *attention;
-    const fxi_conv_core *conv;                                   /* [0] Float32, [1] Float64 */
+    const fxi_conv_core *conv; /* [0] Float32, [1] Float64 */
+    const fxi_winograd_core *winograd;
     const fxi_pool_core *pool;                                   /* [type] */
     void (*const *pool_channels_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
     const fxi_random_core *random;
