@@ -44,7 +44,7 @@ enum {
     TAPS = 9,                /* of the kernel */
     NUMBERS = 16,            /* of a transformed tile */
     FEW_CHANNELS = 16,       /* with fewer, the other methods were always faster */
-    FEW_POSITIONS = 64,      /* of an image; fewer do not repay transforming the kernel */
+    FEW_POSITIONS = 200,     /* of an image; with fewer, transforming the kernel took too long */
     INPUT_BYTES = 384 << 10, /* of v: it stays in the second-level cache */
     FEW_POINTS = 48,         /* tiles of a unit: at least this many, or about */
     MOST_BYTES = 128 << 20,  /* of the transformed kernel */
