@@ -311,8 +311,9 @@ FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
  * after the call has returned FX_OK (ops.h). FX_STATUS_ARGUMENT if the three trees do not match or
  * .observations is out of range; FX_STATUS_SHAPE if the size of a gradient, or of the state's
  * arrays, differs from that of the parameter, or if a new value has another element type than the
- * old one. If the loss of fx_gradient does not depend on any parameter, a warning says so, once for
- * a state. Optimisers.update!. */
+ * old one; FX_STATUS_DEVICE if parameter, gradient and state are on different devices. If the loss
+ * of fx_gradient does not depend on any parameter, a warning says so, once for a state.
+ * Optimisers.update!. */
 FX_API fx_status fxi_update(const fx_update_args *a);
 /* Returns the pair (new state, new model) as a tuple; does not change its arguments. The scope owns
  * the tuple; on failure it holds two error arrays. Errors: those of fx_update. Optimisers.update.

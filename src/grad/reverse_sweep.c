@@ -414,13 +414,22 @@ static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
                           "thread first");
 }
 
+/* The gradient with respect to y itself needs no history. */
+static bool needs_history(const fx_array *y, fx_array *const *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (x[i]->node != y->node)
+            return true;
+    return false;
+}
+
 static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, int n)
 {
     s->mark = ++s->c->sweep;
     s->status = enter_wanted(s, x, n);
     if (s->status == FX_OK)
         s->status = collect(s, y->node, x, n);
-    if (s->status == FX_OK && y->node->history_cut && !entry_of(s, y->node))
+    if (s->status == FX_OK && y->node->history_cut && needs_history(y, x, n))
         s->status =
             fx_fail(FX_STATUS_STATE, "gradient",
                     "the result was built in a training step that has ended; it is now a constant");

@@ -50,6 +50,19 @@ static fx_status check_state(const fxi_state_leaf *l, const fx_array *x)
                    l->ndims ? fxi_shape_text(l->ndims, l->sizes, old) : "()", now);
 }
 
+/* Arrays without a device, such as those of a new state, fit every device. */
+static fx_status check_device(const fxi_state_leaf *l, const fx_array *x)
+{
+    const fx_array *first = l->states.n > 0 ? l->states.items[0] : NULL;
+    if (!first || fx_is_error(first) || !first->node->device || !x->node->device ||
+        first->node->device == x->node->device)
+        return FX_OK;
+    return fx_fail(FX_STATUS_DEVICE, "update",
+                   "the optimiser state is on %s, but the parameter is on %s; move the state with "
+                   "fx_to, or move the model before fx_setup",
+                   fx_device_name(first->node->device), fx_device_name(x->node->device));
+}
+
 void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
 {
     if (l->frozen || !g)
@@ -61,6 +74,8 @@ void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
     s->status = check_gradient(x, g);
     if (s->status == FX_OK)
         s->status = check_state(l, x);
+    if (s->status == FX_OK)
+        s->status = check_device(l, x);
     if (s->status != FX_OK)
         return;
     if (l->item >= 0) { /* a tied array: add this gradient to the earlier one */

@@ -197,6 +197,23 @@ static fx_array *limited(fx_array *const *x)
     return fx_clamp(x[0], x[1], x[2]);
 }
 
+/* A program moved the model after the first training steps, and forgot the state. */
+static void a_state_stays_on_the_device_of_its_model(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    network n = network_on(d[4]);
+    assert_int_equal(train(&n), FX_OK);
+    n.model = fx_to(d[1], n.model);
+    n.x = fx_to(d[1], n.x);
+    n.y = fx_to(d[1], n.y);
+    assert_int_equal(train(&n), FX_STATUS_DEVICE);
+    assert_non_null(strstr(fx_error_take().message,
+                           "the optimiser state is on AMDGPU:0, but the parameter is on CUDA:0"));
+    n.opt = fx_to(d[1], n.opt);
+    assert_int_equal(train(&n), FX_OK);
+}
+
 /* Operands of literals are on no device. In whatever positions they are, an operation of three
  * operands is on the device of the others, and refuses two devices. */
 static void literals_do_not_hide_the_device(void **state)
@@ -343,6 +360,7 @@ int main(void)
         cmocka_unit_test(several_at_once_do_not_disturb_each_other),
         cmocka_unit_test(from_several_threads),
         cmocka_unit_test(values_of_generators_go_where_they_are_used),
+        cmocka_unit_test(a_state_stays_on_the_device_of_its_model),
         cmocka_unit_test(literals_do_not_hide_the_device),
         cmocka_unit_test(a_move_copies_each_array_once),
         cmocka_unit_test(large_arrays_move_in_pieces),
