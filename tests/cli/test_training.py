@@ -1327,16 +1327,28 @@ class Stopping(Training):
             self.assertEqual(log.startswith(whole_lines), resumes)
             self.assertEqual(events(log)[-1]["why"], "finished")
 
-    def test_an_interrupt_while_the_new_file_is_tried(self):
-        """Before training, a file beside --save is written and read back. A signal must not leave it."""
-        p = self.start("train", "-q", "-d", cli.DIGITS, "-m", "Chain(Dense(64 => 4000), Dense(4000 => 1000), Dense(1000 => 10))", "-S", "m.bson")
-        end = time.monotonic() + cli.SECONDS
-        while time.monotonic() < end and not glob.glob(self.path(".cflux-*")):
-            time.sleep(0.001)
-        p.send_signal(signal.SIGINT)
-        p.communicate()
-        self.assertEqual(p.returncode, 130)
-        self.assertEqual(os.listdir(self.folder), [])
+    def nameless_files(self, pid):
+        """The open files of a process that are in the folder of the test and have no name."""
+        found = []
+        for link in glob.glob(f"/proc/{pid}/fd/*"):
+            try:
+                found.append(os.readlink(link))
+            except OSError:
+                pass
+        return [f for f in found if f.startswith(self.folder) and f.endswith(" (deleted)")]
+
+    def test_signals_while_the_new_file_is_tried(self):
+        """Before training, a nameless file on the disk of --save is written and read back. Whatever ends the process, nothing is left."""
+        for number in (signal.SIGINT, signal.SIGKILL):
+            p = self.start("train", "-q", "-d", cli.DIGITS, "-m", "Chain(Dense(64 => 4000), Dense(4000 => 1000), Dense(1000 => 10))", "-S", "m.bson")
+            end = time.monotonic() + cli.SECONDS
+            while time.monotonic() < end and p.poll() is None and not self.nameless_files(p.pid):
+                time.sleep(0.001)
+            self.assertTrue(self.nameless_files(p.pid))
+            p.send_signal(number)
+            p.communicate()
+            self.assertEqual(p.returncode, -number)
+            self.assertEqual(os.listdir(self.folder), [])
 
     def test_a_full_disk(self):
         if not os.path.exists("/dev/full"):
