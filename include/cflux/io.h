@@ -92,8 +92,8 @@ FX_API void *fx_load_key(const char *path, const char *name);
  * keep their element types, devices and ties. A name is a path, as in fx_load_key. The file must
  * have exactly the arrays of the object under its name, with the same sizes; otherwise the object
  * is unchanged. Stops at the first object that fails; the objects before it have the new values.
- * An optimiser state gets its numbers too, also those of the "state" of a checkpoint; a message
- * reports a file without them.
+ * An optimiser state gets its numbers too, also those of the "state" of a checkpoint, but not which
+ * parameters are frozen; a message reports a file without them, or with those of another rule.
  * FX_STATUS_FORMAT if names differ, FX_STATUS_SHAPE if sizes differ; other errors as for fx_load.
  * fx_loadmodel copies the objects of BSON files and the array of an .npy file, by its own rules and
  * with its own errors. */

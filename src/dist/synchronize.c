@@ -227,7 +227,7 @@ static fx_status send_numbers(fx_dist *d, void *x, int root)
     fxi_state_numbers(x, numbers, n);
     fx_status status = exchange(d, FX_DTYPE_F64, numbers, n, root);
     if (status == FX_OK)
-        status = fxi_state_numbers_set(x, numbers, n);
+        status = fxi_state_numbers_set(x, numbers, n, false);
     fxi_free(numbers);
     return status;
 }

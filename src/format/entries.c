@@ -179,16 +179,11 @@ void *fxi_entries_tuple(fxi_entries *e)
     return tuple ? tuple : fx_error_array(e->status);
 }
 
-void fxi_entries_remove(fxi_entries *e, const char *name)
+void fxi_entries_remove(fxi_entries *e, int32_t i)
 {
-    for (int32_t i = 0; i < e->n; i++) {
-        if (strcmp(e->items[i].name, name) != 0)
-            continue;
-        fxi_free(e->items[i].name);
-        memmove(e->items + i, e->items + i + 1, (size_t)(e->n - i - 1) * sizeof *e->items);
-        e->n--;
-        return;
-    }
+    fxi_free(e->items[i].name);
+    memmove(e->items + i, e->items + i + 1, (size_t)(e->n - i - 1) * sizeof *e->items);
+    e->n--;
 }
 
 const fxi_entry *fxi_entries_find(const fxi_entries *e, const char *name)

@@ -36,7 +36,7 @@ fx_status fxi_entries_walk(fxi_entries *e, const char *name, void *object);
 /* FX_STATUS_ARGUMENT if two entries have the same name, or one has no name. */
 fx_status fxi_entries_unique(fxi_entries *e);
 const fxi_entry *fxi_entries_find(const fxi_entries *e, const char *name); /* NULL: none */
-void fxi_entries_remove(fxi_entries *e, const char *name); /* removes the entry, if it exists */
+void fxi_entries_remove(fxi_entries *e, int32_t i);
 /* The arrays as a named tuple, owned by the scope; an error array after a failure. */
 void *fxi_entries_tuple(fxi_entries *e);
 void fxi_entries_free(fxi_entries *e);

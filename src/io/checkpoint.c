@@ -423,7 +423,7 @@ static fx_status load_arrays(const char *op, const char *path, void *file,
     void *arrays = arrays_of(op, file, names, n);
     if (fx_is_error(arrays))
         return fxi_status_of_error(arrays);
-    return fxi_entries_load(op, path, arrays, "", NULL, fx_named_tuple_from(n, names, objects));
+    return fxi_entries_load(op, path, arrays, "", fx_named_tuple_from(n, names, objects));
 }
 
 static fx_status load_objects(const char *op, const char *path, void *file, fx_checkpoint_args *io)
@@ -437,11 +437,11 @@ static fx_status load_objects(const char *op, const char *path, void *file, fx_c
     if (status == FX_OK && fx_length(saved) != 0)
         status = fx_read_into(saved, numbers, (size_t)fx_length(saved) * sizeof *numbers);
     if (status == FX_OK && io->state)
-        status = fxi_state_numbers_set(io->state, numbers, fx_length(saved));
+        status = fxi_state_numbers_set(io->state, numbers, fx_length(saved), false);
     if (status == FX_OK) {
         status = load_arrays(op, path, file, io);
         if (status != FX_OK && io->state)
-            fxi_state_numbers_set(io->state, before, n);
+            fxi_state_numbers_set(io->state, before, n, false);
     }
     fxi_free(before);
     fxi_free(numbers);

@@ -4,6 +4,7 @@
 #include "memory.h"
 #include "object_path.h"
 #include "tuples.h"
+#include "state_numbers.h"
 
 #include <cflux/io.h>
 #include <cflux/tree.h>
@@ -253,13 +254,14 @@ void *fxi_entries_match(const char *source, fxi_entries *to, fxi_entries *from)
 }
 
 fx_status fxi_entries_load(const char *op, const char *path, void *file, const char *name,
-                           const char *ignored, void *object)
+                           void *object)
 {
     FXI_SCOPE;
     fxi_entries to = {.op = op}, from = fxi_entries_of(op, file, name);
-    if (ignored)
-        fxi_entries_remove(&from, ignored);
     fxi_entries_walk(&to, name, object);
+    for (int32_t i = from.n - 1; i >= 0; i--)
+        if (fxi_is_numbers_name(from.items[i].name) && !fxi_entries_find(&to, from.items[i].name))
+            fxi_entries_remove(&from, i);
     if (to.status == FX_OK && from.status == FX_OK && to.n > 0 && from.n == 0)
         to.status = fxi_no_entry(FX_STATUS_FORMAT, op, path, file, name);
     fxi_entries_assign(path, &to, &from);

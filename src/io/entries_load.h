@@ -9,10 +9,10 @@
 fx_status fxi_entries_assign(const char *source, fxi_entries *to, fxi_entries *from);
 /* Gives the arrays of `object` the values of those arrays of `file` (a named tuple) that have the
  * names under which fx_save would write `object` as `name`. Nothing changes unless all names are
- * present with the right sizes and `file` has no further array under `name`, except `ignored`
- * (NULL: none). */
+ * present with the right sizes and `file` has no further array under `name`, except numbers of
+ * optimiser states. */
 fx_status fxi_entries_load(const char *op, const char *path, void *file, const char *name,
-                           const char *ignored, void *object);
+                           void *object);
 /* Copies arrays of `from` into the arrays of `to` that have the same name and sizes; all other
  * arrays stay unchanged. Returns the report of fx_load_matching, or an error array:
  * FX_STATUS_FORMAT if `to` has arrays, but none matches. */

@@ -66,6 +66,14 @@ static fx_status odd_arguments(const char *op, const char *path, int n)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
+static int count_name(int n, const void *const *pairs, const char *name)
+{
+    int count = 0;
+    for (int i = 0; i < n; i += 2)
+        count += pairs[i] && strcmp(pairs[i], name) == 0;
+    return count;
+}
+
 /* Adds the numbers of the optimiser states in an object, which files of arrays would lose. */
 static fx_status add_numbers(fxi_saving *what, const char *name, void *object, const char **names,
                              void **objects)
@@ -98,8 +106,10 @@ static fx_status take_pairs(fxi_saving *what, bool arrays, int n, const void *co
         names[what->n] = pairs[i];
         void *object = (void *)(uintptr_t)pairs[i + 1];
         objects[what->n++] = object;
-        const fx_status status =
-            arrays ? add_numbers(what, pairs[i], object, names, objects) : FX_OK;
+        /* Objects may share a name, if their arrays do not; their numbers would. */
+        const fx_status status = arrays && count_name(n, pairs, pairs[i]) == 1
+                                     ? add_numbers(what, pairs[i], object, names, objects)
+                                     : FX_OK;
         if (status != FX_OK)
             return status;
     }
@@ -349,13 +359,13 @@ static fx_status load_state(const char *op, const char *path, void *file, const 
     fx_status status = saved ? fxi_numbers_assign(op, object, saved) : FX_OK;
     if (status != FX_OK)
         return status;
-    status = fxi_entries_load(op, path, file, name, named, object);
+    status = fxi_entries_load(op, path, file, name, object);
     if (status != FX_OK)
         fxi_numbers_assign(op, object, before);
     else if (!saved)
         fx_message(1,
-                   "%s: %s has only the arrays of the optimiser state \"%s\"; its numbers, such as "
-                   "the learning rate and Adam's powers of β, are unchanged.",
+                   "%s: %s has no numbers of the optimiser state \"%s\", only arrays; its numbers, "
+                   "such as the learning rate and Adam's powers of β, are unchanged.",
                    op, path, name);
     return status;
 }
@@ -365,7 +375,7 @@ static fx_status load_arrays(const char *op, const char *path, void *file, const
 {
     fx_array *numbers = fxi_numbers_of(op, object);
     if (!numbers)
-        return fxi_entries_load(op, path, file, name, NULL, object);
+        return fxi_entries_load(op, path, file, name, object);
     return fx_is_error(numbers) ? fx_array_status(numbers)
                                 : load_state(op, path, file, name, object, numbers);
 }

@@ -363,6 +363,8 @@ static fx_status load_by_path(loading *l, void *model, void *src)
     for (int64_t i = 0; i < fx_count(src) && status == FX_OK; i++) {
         const char *name = fx_child_name(src, i);
         fx_array *to = array_at(dst, name);
+        if (!to && fxi_is_numbers_name(name))
+            continue;
         snprintf(l->path, PATH, "%s", name);
         status = to ? load_leaf(l, to, fx_child(src, i))
                     : fx_fail(FX_STATUS_ARGUMENT, "loadmodel",

@@ -39,14 +39,27 @@ fx_status fxi_numbers_assign(const char *op, void *object, fx_array *x)
         return fx_array_status(no_memory(op, n));
     fx_status status = n > 0 ? fx_read_as(x, FX_DTYPE_F64, numbers, n) : FX_OK;
     if (status == FX_OK)
-        status = fxi_state_numbers_set(object, numbers, n);
+        status = fxi_state_numbers_set(object, numbers, n, true);
     fxi_free(numbers);
-    return status;
+    if (status != FX_STATUS_ARGUMENT)
+        return status;
+    fx_message(
+        1, "%s: the numbers of the optimiser state, such as its learning rate, are unchanged: %s",
+        op, fx_error_take().message);
+    return FX_OK;
+}
+
+static const char suffix[] = "cflux.numbers";
+
+bool fxi_is_numbers_name(const char *name)
+{
+    const size_t n = strlen(name), size = sizeof suffix - 1;
+    return n >= size && strcmp(name + n - size, suffix) == 0 &&
+           (n == size || name[n - size - 1] == '.');
 }
 
 const char *fxi_numbers_name(const char *name)
 {
-    static const char suffix[] = "cflux.numbers";
     const size_t size = strlen(name) + 1 + sizeof suffix;
     char *text = fxi_calloc(size, 1);
     if (!text)

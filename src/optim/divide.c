@@ -287,7 +287,7 @@ fx_status fxi_states_divide(void *state, void *whole)
         t.status = fxi_commit((int)t.n, t.handles, t.values, NULL, false);
     if (t.status == FX_OK && n > 0) {
         fxi_state_numbers(whole, numbers, n);
-        t.status = fxi_state_numbers_set(state, numbers, n);
+        t.status = fxi_state_numbers_set(state, numbers, n, false);
     }
     fxi_free(numbers);
     fxi_free(t.handles);

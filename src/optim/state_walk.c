@@ -286,7 +286,8 @@ typedef struct numbering {
     const double *previous;     /* numbers of the leaf before */
     const fx_rule *rule_before; /* its rule */
     int64_t nrules;
-    fx_rule **rules; /* new rule of each leaf; all are made before any leaf changes */
+    fx_rule **rules;  /* new rule of each leaf; all are made before any leaf changes */
+    bool keep_frozen; /* the frozen flags do not change */
     fx_status status;
 } numbering;
 
@@ -354,7 +355,7 @@ static void take_numbers(fxi_state_leaf *l, void *user)
     fx_release(l->rule);
     l->rule = rule;
     memcpy(l->numbers, x, (size_t)state * sizeof *x);
-    l->frozen = x[state] != 0;
+    l->frozen = g->keep_frozen ? l->frozen : x[state] != 0;
 }
 
 static void count_leaf(fxi_state_leaf *l, void *user)
@@ -375,7 +376,7 @@ static bool fits_every_path(void *state, int64_t n)
            all.n <= all.most; /* the walk did not end early */
 }
 
-fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n)
+fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n, bool keep_frozen)
 {
     FXI_SCOPE;
     const int64_t has = fxi_state_numbers(state, NULL, 0);
@@ -390,6 +391,7 @@ fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n)
                        "differ",
                        (long long)n, (long long)has);
     numbering g = {.in = numbers,
+                   .keep_frozen = keep_frozen,
                    .rules = fxi_calloc((size_t)n / SMALLEST_LEAF + 1, sizeof(void *))};
     if (!g.rules)
         return fxi_update_no_memory();

@@ -194,10 +194,10 @@ class Check:
         # In about one of 60 runs, MPI_Finalize of one MPICH process waits forever for Slurm's answer after the other has ended. So this
         # uses the page's option, which then ends it.
         words = ["srun", "-Q", self.mpi, "--kill-on-bad-exit=1", "-N2", "-n2", "--job-name", f"time-{self.name}", self.cflux, "train", "--data", "line.csv", "--model",
-                 check_train_command.MODEL, "--epochs", "10000000", "--patience", "9000000", "--quiet", "--checkpoint", "time.state", "--log", "time.log"]
+                 check_train_command.MODEL, "--epochs", "10000000", "--patience", "9000000", "--quiet", "--checkpoint", f"{self.name}.state", "--log", f"{self.name}.log"]
         run = subprocess.Popen(words, cwd=self.folder, env=self.environment, text=True, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        log, end = os.path.join(self.folder, "time.log"), time.monotonic() + 30
+        log, end = os.path.join(self.folder, f"{self.name}.log"), time.monotonic() + 30
         while time.monotonic() < end and not (os.path.exists(log) and '"event":"epoch"' in open(log, encoding="utf-8").read()):
             time.sleep(0.05)
         status, text = self.run("scancel", "--signal=TERM", "--name", f"time-{self.name}")
@@ -205,7 +205,7 @@ class Check:
         self.expect("scancel", status == 0, text)
         self.expect("SIGTERM to cflux train", run.returncode in (128 + signal.SIGTERM, 128 + signal.SIGKILL) and out.count("interrupted after") == 1,
                     f"status {run.returncode}\n{out}")
-        self.expect("the checkpoint", os.path.exists(os.path.join(self.folder, "time.state")), out)
+        self.expect("the checkpoint", os.path.exists(os.path.join(self.folder, f"{self.name}.state")), out)
         self.done("cflux train saves its checkpoint at SIGTERM")
 
     # ---- mistakes, and other ways to start ---------------------------------------------------------------------------
