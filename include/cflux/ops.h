@@ -321,8 +321,8 @@ FX_API fx_array *fx_batched_mul(fx_array *a, fx_array *b);
 /* Precision of Float32 matrix products and convolutions, including those of gradients. Sums are at
  * least Float32 in all three modes. The modes are those of PyTorch's
  * torch.set_float32_matmul_precision. The CPU computes 3×3 convolutions with Winograd's method in
- * Float32: their rounding errors are relative to the largest number in 4×4 inputs, of which an
- * output reads 3×3. */
+ * Float32: an output's rounding errors are relative to the largest of its 3×3 inputs times the
+ * largest tap, also if that input is multiplied by 0. */
 typedef enum fx_precision {
     FX_PRECISION_HIGHEST, /* factors are Float32 (24 significant bits) */
     FX_PRECISION_HIGH,  /* factors may be rounded to TensorFloat-32 (11 significant bits), or split

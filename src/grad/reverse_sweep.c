@@ -414,13 +414,16 @@ static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
                           "thread first");
 }
 
-/* The gradient with respect to y itself needs no history. */
+/* The gradient with respect to y itself needs no history; integers have none. */
 static bool needs_history(const fx_array *y, fx_array *const *x, int n)
 {
+    bool itself = false, other = false;
     for (int i = 0; i < n; i++)
-        if (x[i]->node != y->node)
-            return true;
-    return false;
+        if (x[i]->node == y->node)
+            itself = true;
+        else
+            other |= fxi_is_float(x[i]->node->dtype);
+    return other || !itself;
 }
 
 static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, int n)

@@ -202,7 +202,7 @@ static const char *const convs[] = {"1d=9x2x3 3x2x4:1",
                                     "strided1d=17x3x2 5x3x2:1,3,2,2",
                                     "+all=11x10x4x2 3x2x2x4:2,2,1,2,2,2,1",
                                     "+wide=16x16x8x2 3x3x8x16:2,1,1,1",
-                                    "+channels=16x8x32x1 3x3x32x34:2,1,1,1",
+                                    "+channels=16x16x32x1 3x3x32x34:2,1,1,1",
                                     "+3dpad=5x6x4x2x2 3x3x3x2x2:3,2,1,1,1,1,1",
                                     NULL};
 /* w: kernel × out/groups × in. */
@@ -216,7 +216,7 @@ static const char *const transposed[] = {"1d=5x2x3 3x4x2:1",
                                          "flipped=4x5x2x1 3x2x3x2:2,2,0,0,1,1,1",
                                          "3d=3x3x2x2x1 2x2x2x2x2:3,2",
                                          "+uneven=5x5x2x2 4x4x3x2:2,3,1,2",
-                                         "+channels=16x8x32x1 3x3x34x32:2,1,1,1",
+                                         "+channels=16x16x32x1 3x3x34x32:2,1,1,1",
                                          NULL};
 static const char *const pools[] = {"1d=9x2x3:1,3",
                                     "2d=6x8x2x3:2,2",

@@ -2,6 +2,7 @@
  * padding, odd sizes, several images in a unit, numbers that are not finite, sums that overflow on
  * the way, epilogues, the bits of threads and of batches. ctest: timeout=300 */
 #include "cpu_check.h"
+#include "cpu_conv.h"
 #include "cpu_parallel.h"
 
 typedef struct problem {
@@ -24,6 +25,26 @@ static fx_attr attr_of(const problem *p, int kind)
 static int64_t windows(const problem *p, int d)
 {
     return p->x[d] + p->before[d] + p->after[d] - 2;
+}
+
+/* The geometry as far as the choice of the method reads it. */
+static bool suits(const problem *p, int kind)
+{
+    const fx_attr attr = attr_of(p, kind);
+    const int64_t y[] = {windows(p, 0), windows(p, 1)};
+    const fxi_conv_geometry g = {.attr = &attr.conv,
+                                 .dtype = FX_DTYPE_F32,
+                                 .x = {p->x[0], p->x[1], 1},
+                                 .k = {3, 3, 1},
+                                 .y = {y[0], y[1], 1},
+                                 .stride = {1, 1, 1},
+                                 .before = {p->before[0], p->before[1]},
+                                 .dilation = {1, 1, 1},
+                                 .groups = 1,
+                                 .cin = p->in,
+                                 .cout = p->out,
+                                 .positions = y[0] * y[1]};
+    return fxi_cpu_conv_winograd_suits(&g, kind);
 }
 
 /* x, w and y. Their elements are small numbers, whose sums are exact in Float32, transformed or
@@ -87,6 +108,7 @@ static operand *run_conv(const problem *p, int kind, operand all[3])
     const bool data = kind == FX_CONV_DATA;
     const operand *in[] = {&all[data ? 2 : 0], &all[1]};
     operand *out = &all[data ? 0 : 2];
+    assert_true(suits(p, kind)); /* else another method would be tested */
     assert_int_equal(run_step(FX_OP_CONV, FX_CLASS_CONV, attr_of(p, kind), 2, in, out).status,
                      FX_OK);
     return out;
@@ -119,9 +141,9 @@ static void every_padding(void **state)
 {
     (void)state;
     for (int32_t k = 0; k < 27; k++) {
-        const problem p = {.x = {15, 17},
-                           .in = 64,
-                           .out = 50 + k % 4,
+        const problem p = {.x = {17, 19},
+                           .in = 80,
+                           .out = 80 + k % 4,
                            .batch = 1,
                            .before = {k % 3, k / 3 % 3},
                            .after = {k / 9, (k + k / 9) % 3},
@@ -136,19 +158,19 @@ static void shapes(void **state)
 {
     (void)state;
     const problem ps[] = {
-        {.x = {8, 8}, .in = 33, .out = 39, .batch = 7, .before = {1, 1}, .after = {1, 1}},
-        {.x = {9, 12}, .in = 20, .out = 32, .batch = 4, .before = {1, 1}, .after = {1, 1}},
+        {.x = {8, 28}, .in = 49, .out = 55, .batch = 4, .before = {1, 1}, .after = {1, 1}},
+        {.x = {9, 24}, .in = 60, .out = 72, .batch = 3, .before = {1, 1}, .after = {1, 1}},
         {.x = {16, 16}, .in = 35, .out = 67, .batch = 3, .before = {1, 1}, .after = {1, 1}},
-        {.x = {37, 21}, .in = 32, .out = 36, .batch = 2, .before = {0, 1}, .after = {2, 0}},
+        {.x = {37, 21}, .in = 48, .out = 52, .batch = 2, .before = {0, 1}, .after = {2, 0}},
         {.x = {131, 9}, .in = 64, .out = 64, .batch = 1, .before = {1, 2}, .after = {1, 1}},
-        {.x = {2, 64}, .in = 60, .out = 62, .batch = 3, .before = {1, 1}, .after = {1, 1}}};
+        {.x = {2, 128}, .in = 60, .out = 62, .batch = 2, .before = {1, 1}, .after = {1, 1}}};
     for (size_t k = 0; k < sizeof ps / sizeof *ps; k++)
         for (int kind = FX_CONV_FORWARD; kind <= FX_CONV_DATA; kind++) {
             check_problem(&ps[k], kind, false);
             check_problem(&ps[k], kind, true);
         }
     const problem deep = {
-        .x = {8, 8}, .in = 530, .out = 33, .batch = 1, .before = {1, 1}, .after = {1, 1}};
+        .x = {16, 16}, .in = 530, .out = 33, .batch = 1, .before = {1, 1}, .after = {1, 1}};
     check_problem(&deep, FX_CONV_FORWARD, true);
 }
 
@@ -199,7 +221,8 @@ static void odd_numbers(void **state)
 {
     (void)state;
     const problem p = {
-        .x = {10, 11}, .in = 64, .out = 65, .batch = 4, .before = {1, 1}, .after = {1, 1}};
+        .x = {16, 13}, .in = 64, .out = 65, .batch = 4, .before = {1, 1}, .after = {1, 1}};
+    enum { WIDTH = 16, HEIGHT = 13, IMAGE = WIDTH * HEIGHT };
     for (int kind = FX_CONV_FORWARD; kind <= FX_CONV_DATA; kind++) {
         const bool data = kind == FX_CONV_DATA;
         operand all[3];
@@ -209,20 +232,20 @@ static void odd_numbers(void **state)
         for (int64_t i = 0; i < length_of(&all[1]); i++)
             ((float *)all[1].data)[i] = (float)(1 + i % 7);
         const operand *out = run_conv(&p, kind, all);
-        const size_t part = 110 * (size_t)columns * sizeof(float);
+        const size_t part = IMAGE * (size_t)columns * sizeof(float);
         void *first = malloc(part);
         memcpy(first, out->data, part);
-        set_element(in, 4 + 10 * 5 + 110 * (3 + channels), INFINITY);
-        set_element(in, 9 + 10 * 10 + 110 * (32 + 2 * channels), (double)NAN);
-        set_element(in, 0 + 10 * 0 + 110 * (7 + 3 * channels), -(double)INFINITY);
+        set_element(in, 4 + WIDTH * 5 + IMAGE * (3 + channels), INFINITY);
+        set_element(in, IMAGE - 1 + IMAGE * (32 + 2 * channels), (double)NAN);
+        set_element(in, IMAGE * (7 + 3 * channels), -(double)INFINITY);
         run_conv(&p, kind, all);
         assert_memory_equal(out->data, first, part);
         for (int64_t i = 0; i < length_of(out); i++) {
-            const int64_t c = i % 10, r = i / 10 % 11, n = i / 110 / columns;
+            const int64_t c = i % WIDTH, r = i / WIDTH % HEIGHT, n = i / IMAGE / columns;
             const double v = element(out, i);
             if (n == 1 && llabs(c - 4) <= 1 && llabs(r - 5) <= 1)
                 assert_true(v == (double)INFINITY);
-            else if (n == 2 && c >= 8 && r >= 9)
+            else if (n == 2 && c >= WIDTH - 2 && r >= HEIGHT - 2)
                 assert_true(isnan(v));
             else if (n == 3 && c <= 1 && r <= 1)
                 assert_true(v == -(double)INFINITY);
@@ -239,7 +262,7 @@ static void large_numbers(void **state)
 {
     (void)state;
     const problem p = {
-        .x = {16, 8}, .in = 32, .out = 32, .batch = 2, .before = {1, 1}, .after = {1, 1}};
+        .x = {16, 16}, .in = 32, .out = 32, .batch = 2, .before = {1, 1}, .after = {1, 1}};
     for (int64_t which = 0; which < 2; which++) {
         operand all[3];
         make_operands(&p, all);
@@ -264,13 +287,13 @@ static void large_numbers(void **state)
 static void infinite_edges(void **state)
 {
     (void)state;
-    const problem p = {.x = {10, 10}, .in = 32, .out = 34, .batch = 3};
+    const problem p = {.x = {18, 18}, .in = 32, .out = 34, .batch = 3};
     operand all[3];
     make_operands(&p, all);
     for (int64_t i = 0; i < length_of(&all[1]); i++)
         ((float *)all[1].data)[i] = (float)(1 + i % 7);
     set_element(&all[0], 1, INFINITY);
-    set_element(&all[0], 6 + 10 * 9 + 100 * (4 + 2 * 32), INFINITY);
+    set_element(&all[0], 6 + 18 * 17 + 18 * 18 * (4 + 2 * 32), INFINITY);
     double *want = defined(&p, FX_CONV_FORWARD, all);
     const operand *out = run_conv(&p, FX_CONV_FORWARD, all);
     for (int64_t i = 0; i < length_of(out); i++)
@@ -283,7 +306,7 @@ static void infinite_edges(void **state)
 static void infinite_weight(void **state)
 {
     (void)state;
-    const problem p = {.x = {10, 10}, .in = 32, .out = 34, .batch = 3};
+    const problem p = {.x = {18, 18}, .in = 32, .out = 34, .batch = 3};
     operand all[3];
     make_operands(&p, all);
     for (int64_t i = 0; i < length_of(&all[0]); i++)
@@ -302,11 +325,12 @@ static void failing_allocations(void **state)
 {
     (void)state;
     const problem p = {
-        .x = {20, 20}, .in = 32, .out = 32, .batch = 2, .before = {1, 1}, .after = {1, 1}};
+        .x = {16, 16}, .in = 32, .out = 32, .batch = 2, .before = {1, 1}, .after = {1, 1}};
     for (int kind = FX_CONV_FORWARD; kind <= FX_CONV_DATA; kind++) {
         const bool data = kind == FX_CONV_DATA;
         operand all[3];
         make_operands(&p, all);
+        assert_true(suits(&p, kind));
         set_element(&all[data ? 2 : 0], 5, INFINITY);
         const operand *in[] = {&all[data ? 2 : 0], &all[1]};
         const int64_t live = fxi_live_allocations();

@@ -14,8 +14,8 @@
  * That is 16 multiplications for 4 outputs, where the defining sum has 36. For each of the 16, the
  * sums over the channels are a product of matrices, tiles × channels × columns, which the inner
  * loop of the direct method computes (fxi_conv_forward). DATA is the same with gy for x and the
- * kernel reversed. All factors but 1/2 are 1 or −1, so results are nearly as precise as those of
- * the other methods.
+ * kernel reversed. All factors but 1/2 are 1 or −1, so errors are relative to the largest number of
+ * the window times the largest tap, also where other taps are 0.
  *
  * A unit of work is some consecutive rows of tiles, of one image or of several. Its transformed
  * input stays in the second-level cache while groups of columns are computed:
@@ -29,8 +29,8 @@
  * The sums of an element have one order, whatever the unit and the tile are in which it is
  * computed. So the bits depend neither on the number of threads nor on the other images of a batch.
  *
- * Numbers that are not finite: Inf − Inf is NaN in a transformation, which would spoil the other
- * outputs of the tile; and an intermediate sum may overflow although no result does. Neither can
+ * Numbers that are not finite: Inf − Inf is NaN in a transformation where the sum is infinite; and
+ * an intermediate sum may overflow although no result does. Neither can
  * give a finite result, because no addition or multiplication does that. So an image whose results
  * are not all finite is computed again by the other methods.
  */
@@ -48,6 +48,7 @@ enum {
     INPUT_BYTES = 384 << 10, /* of v: it stays in the second-level cache */
     FEW_POINTS = 48,         /* tiles of a unit: at least this many, or about */
     MOST_BYTES = 128 << 20,  /* of the transformed kernel */
+    ROW_BYTES = 8 << 20,     /* of v for one row of tiles; longer rows were slower */
     DEPTH = 512,             /* terms of a sum before it is stored and loaded again */
     CHANNELS = 4,            /* of the input, transformed at a time */
     GROUP = 32,              /* columns computed before their outputs are transformed */
@@ -568,13 +569,23 @@ static double gain(const fxi_conv_geometry *g, int kind)
     return 2.25 * used / (1 + transformations);
 }
 
+/* Is there so little memory to fill that the transformed kernel and a row of tiles stay small? */
+static bool is_small(const fxi_conv_geometry *g, bool data)
+{
+    const int64_t channels = data ? g->cout : g->cin, columns = data ? g->cin : g->cout;
+    const int64_t width = fxi_cpu_simd()->conv[0].columns, number = NUMBERS * sizeof(float);
+    const int64_t across = fxi_cpu_divide_up(data ? g->x[0] : g->y[0], 2);
+    return number * (channels + 1) * fxi_cpu_round_up(columns, width) <= MOST_BYTES &&
+           number * channels * across <= ROW_BYTES;
+}
+
 /* The sizes of one image decide, and the number of images does not: an image gets the same bits in
  * every batch. */
 bool fxi_cpu_conv_winograd_suits(const fxi_conv_geometry *g, int kind)
 {
     return g->dtype == FX_DTYPE_F32 && kind != FX_CONV_WEIGHT && is_plain(g) &&
            fxi_cpu_min(g->cin, g->cout) >= FEW_CHANNELS && g->positions >= FEW_POSITIONS &&
-           gain(g, kind) > WORTH;
+           is_small(g, kind == FX_CONV_DATA) && gain(g, kind) > WORTH;
 }
 
 bool fxi_cpu_conv_winograd(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
@@ -583,9 +594,6 @@ bool fxi_cpu_conv_winograd(const fxi_conv_geometry *g, int kind, void *x, void *
     if (!fxi_cpu_conv_winograd_suits(g, kind))
         return false;
     job s = job_of(g, kind == FX_CONV_DATA);
-    if (NUMBERS * s.uapart * (int64_t)sizeof(float) > MOST_BYTES ||
-        s.channels * s.pitch > INT32_MAX)
-        return false;
     s.x = kind == FX_CONV_DATA ? y : x;
     s.y = kind == FX_CONV_DATA ? x : y;
     s.w = w;
