@@ -11,7 +11,7 @@
 /* A Float64 vector that the scope owns; NULL if the object contains no optimiser state, an error
  * array if memory is exhausted. */
 fx_array *fxi_numbers_of(const char *op, void *object);
-/* Gives all states in the object these numbers, or changes nothing; frozen flags stay as they are.
+/* Gives all states in the object these numbers, or changes nothing; frozen flags are unchanged.
  * If they are the numbers of other rules or ties, a message says that nothing has changed. */
 fx_status fxi_numbers_assign(const char *op, void *object, fx_array *numbers);
 /* The name of the numbers of an object that fx_save writes as `name`: "state.cflux.numbers". The

@@ -9,8 +9,7 @@
  * without parameters, −1 if the object is not a state, −2 if the walk failed (recorded). A leaf
  * that several paths reach is counted once. fxi_state_numbers_set accepts the numbers of a state
  * with the same structure and changes all or nothing. It also accepts the numbers of older files,
- * which repeat those of a leaf for every path to it. keep_frozen: the frozen flags stay as they
- * are.
+ * which repeat those of a leaf for every path to it. keep_frozen: the frozen flags are unchanged.
  */
 int64_t fxi_state_numbers(void *state, double *out, int64_t capacity);
 fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n, bool keep_frozen);

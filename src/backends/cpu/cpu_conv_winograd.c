@@ -30,9 +30,9 @@
  * computed. So the bits depend neither on the number of threads nor on the other images of a batch.
  *
  * Numbers that are not finite: Inf − Inf is NaN in a transformation where the sum is infinite; and
- * an intermediate sum may overflow although no result does. Neither can
- * give a finite result, because no addition or multiplication does that. So an image whose results
- * are not all finite is computed again by the other methods.
+ * an intermediate sum may overflow although no result does. Neither can give a finite result,
+ * because no addition or multiplication does that. So an image whose results are not all finite is
+ * computed again by the other methods.
  */
 #include "cpu_conv.h"
 #include "cpu_parallel.h"
