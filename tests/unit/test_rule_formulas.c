@@ -408,14 +408,14 @@ static void the_factor_belongs_to_a_state(void **state)
     assert_true(fx_loss_scale(a) == 131072 && fx_loss_scale(fx_child(a, 1)) == 131072);
     assert_true(fx_loss_scale(b) == 65536);
     const int64_t n = fxi_state_numbers(a, numbers, 64);
-    assert_int_equal(fxi_state_numbers_set(b, numbers, n), FX_OK);
+    assert_int_equal(fxi_state_numbers_set(b, numbers, n, false), FX_OK);
     assert_true(fx_loss_scale(b) == 131072);
     fx_thaw(b);
     FX_STEP;
     assert_int_equal(fx_update(b, model, fx_tuple(fx_ones(2), fx_ones(2))), FX_OK);
     assert_true(fx_loss_scale(b) == 262144); /* the fourth good update */
     void *fixed = fx_setup(fx_mixed_precision(fx_adam(), .scale = 2), model);
-    assert_int_equal(fxi_state_numbers_set(fixed, numbers, n), FX_STATUS_ARGUMENT);
+    assert_int_equal(fxi_state_numbers_set(fixed, numbers, n, false), FX_STATUS_ARGUMENT);
     fx_error_take();
 }
 
@@ -431,7 +431,7 @@ static void restored_rules_keep_their_types(void **state)
     double numbers[64];
     char text[300];
     const int64_t n = fxi_state_numbers(both, numbers, 64);
-    assert_int_equal(fxi_state_numbers_set(both, numbers, n), FX_OK);
+    assert_int_equal(fxi_state_numbers_set(both, numbers, n, false), FX_OK);
     fx_summary(fx_child(single, 0), text, sizeof text);
     assert_non_null(strstr(text, "MixedPrecision{Float32}"));
     fx_summary(fx_child(twice, 0), text, sizeof text);
@@ -639,11 +639,11 @@ static void numbers(void **state)
             fx_update(a, x, twice(1, FX_DTYPE_F32));
         const int64_t n = fxi_state_numbers(a, saved, 100);
         assert_in_range(n, 11, 100);
-        assert_int_equal(fxi_state_numbers_set(b, saved, n), FX_OK);
+        assert_int_equal(fxi_state_numbers_set(b, saved, n, false), FX_OK);
         assert_int_equal(fxi_state_numbers(b, read, 100), n);
         assert_memory_equal(read, saved, (size_t)n * sizeof *read);
         void *other = fx_setup(fx_adamw(), x);
-        assert_int_equal(fxi_state_numbers_set(other, saved, n), FX_STATUS_ARGUMENT);
+        assert_int_equal(fxi_state_numbers_set(other, saved, n, false), FX_STATUS_ARGUMENT);
         fx_error_take();
     }
 }

@@ -474,7 +474,7 @@ static void row_state_numbers(const tree *t)
     void *state = setup(t);
     CHECK(fxi_state_numbers(state, numbers, 22) == 22 && numbers[1] == 0.1);
     numbers[1] = numbers[12] = 0.5;
-    CHECK(fxi_state_numbers_set(state, numbers, 22) == FX_OK && fx_eta(state) == 0.5);
+    CHECK(fxi_state_numbers_set(state, numbers, 22, false) == FX_OK && fx_eta(state) == 0.5);
     CHECK(fxi_state_numbers(t->root, NULL, 0) == -1);
 }
 static void row_rules(const tree *t)

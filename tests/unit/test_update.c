@@ -31,7 +31,7 @@ static void numbers_of_a_state(void **test)
     const int64_t n = fxi_state_numbers(state, saved, 64);
     assert_in_range(n, 2, 64);
     void *other = fx_setup(fx_momentum(.eta = 0.25), model);
-    assert_int_equal(fxi_state_numbers_set(other, saved, n), FX_OK);
+    assert_int_equal(fxi_state_numbers_set(other, saved, n, false), FX_OK);
     assert_true(fx_eta(fx_child(other, 0)) == 0.125);
     assert_true(fx_eta(fx_child(other, 1)) == 0.5);
     /* the bytes before the numbers are ignored */
@@ -39,10 +39,10 @@ static void numbers_of_a_state(void **test)
     memcpy(twice, saved, (size_t)n * sizeof *saved);
     memcpy(twice + n / 2, saved, (size_t)n * sizeof *saved);
     other = fx_setup(fx_momentum(.eta = 0.25), model);
-    assert_int_equal(fxi_state_numbers_set(other, twice + n / 2, n), FX_OK);
+    assert_int_equal(fxi_state_numbers_set(other, twice + n / 2, n, false), FX_OK);
     assert_true(fx_eta(fx_child(other, 0)) == 0.125);
     assert_true(fx_eta(fx_child(other, 1)) == 0.5);
-    assert_int_equal(fxi_state_numbers_set(other, saved, n - 1), FX_STATUS_ARGUMENT);
+    assert_int_equal(fxi_state_numbers_set(other, saved, n - 1, false), FX_STATUS_ARGUMENT);
     fx_error_take();
     assert_true(fx_eta(fx_child(other, 1)) == 0.5);
 }
@@ -84,7 +84,7 @@ static void numbers_of_nothing(void **test)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         void *state = fx_setup(fx_descent(), models[i]);
         assert_int_equal(fxi_state_numbers(state, saved, 4), 0);
-        assert_int_equal(fxi_state_numbers_set(state, saved, 0), FX_OK);
+        assert_int_equal(fxi_state_numbers_set(state, saved, 0, false), FX_OK);
         assert_int_equal(fx_adjust_eta(state, 0.5), FX_OK);
         assert_int_equal(fx_freeze(state), FX_OK);
         assert_int_equal(fx_thaw(state), FX_OK);
@@ -113,10 +113,10 @@ static void numbers_of_tied_arrays(void **test)
     const int order[] = {0, 1, 0, 0};
     for (int i = 0; i < 4; i++)
         memcpy(old + i * EACH, now + order[i] * EACH, EACH * sizeof *old);
-    assert_int_equal(fxi_state_numbers_set(state, old, 3 * EACH), FX_STATUS_ARGUMENT);
-    assert_int_equal(fxi_state_numbers_set(state, old, 5 * EACH), FX_STATUS_ARGUMENT);
+    assert_int_equal(fxi_state_numbers_set(state, old, 3 * EACH, false), FX_STATUS_ARGUMENT);
+    assert_int_equal(fxi_state_numbers_set(state, old, 5 * EACH, false), FX_STATUS_ARGUMENT);
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
-    assert_int_equal(fxi_state_numbers_set(state, old, 4 * EACH), FX_OK);
+    assert_int_equal(fxi_state_numbers_set(state, old, 4 * EACH, false), FX_OK);
     fxi_leaf first, second;
     assert_true(fxi_leaf_of(fx_child(fx_child(state, 0), 0), &first));
     assert_true(fxi_leaf_of(fx_child(fx_child(state, 0), 1), &second));
