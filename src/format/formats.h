@@ -22,6 +22,7 @@ typedef struct fxi_saving {
 typedef struct fxi_format {
     const char *name;      /* name for messages */
     const char *extension; /* with its dot */
+    bool arrays;           /* stores arrays by name, and nothing else of an object */
     /* True if the first bytes of the file are those of this format. */
     bool (*sniff)(const fxi_bytes *file);
     /* The contents of the file as a named tuple (or an array), owned by the scope. An error array

@@ -653,5 +653,10 @@ static fx_status save(fxi_file_out *out, const fxi_saving *what)
     return status;
 }
 
-const fxi_format fxi_format_npz = {
-    .name = "npz", .extension = ".npz", .sniff = sniff, .load = load, .save = save, .about = about};
+const fxi_format fxi_format_npz = {.name = "npz",
+                                   .extension = ".npz",
+                                   .arrays = true,
+                                   .sniff = sniff,
+                                   .load = load,
+                                   .save = save,
+                                   .about = about};

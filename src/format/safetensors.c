@@ -433,5 +433,9 @@ static fx_status save(fxi_file_out *out, const fxi_saving *what)
     return status;
 }
 
-const fxi_format fxi_format_safetensors = {
-    .name = "safetensors", .extension = ".safetensors", .sniff = sniff, .load = load, .save = save};
+const fxi_format fxi_format_safetensors = {.name = "safetensors",
+                                           .extension = ".safetensors",
+                                           .arrays = true,
+                                           .sniff = sniff,
+                                           .load = load,
+                                           .save = save};

@@ -86,8 +86,8 @@ static fx_status add_numbers(fxi_saving *what, const char *name, void *object, c
     return names[what->n++] ? FX_OK : FX_STATUS_MEMORY;
 }
 
-/* Splits the pairs into names and objects. Metadata is not an entry. `arrays`: the format stores
- * only arrays, by name. */
+/* Splits the pairs into names and objects. Metadata is not an entry. `arrays`: that of the format.
+ */
 static fx_status take_pairs(fxi_saving *what, bool arrays, int n, const void *const *pairs,
                             const char **names, void **objects)
 {
@@ -166,12 +166,11 @@ static fx_status save(const char *path, int n, const void *const *names_and_obje
         return fx_fail(FX_STATUS_ARGUMENT, what.op, "%s: unknown extension; use one of %s", path,
                        known);
     }
-    const bool arrays = format == &fxi_format_safetensors || format == &fxi_format_npz;
     void **both = fxi_calloc(2 * (size_t)n + 1, sizeof *both);
     if (!both)
         return fx_fail(FX_STATUS_MEMORY, what.op, "no memory for %d names", n / 2);
     fx_status status =
-        take_pairs(&what, arrays, n, names_and_objects, (const char **)both, both + n);
+        take_pairs(&what, format->arrays, n, names_and_objects, (const char **)both, both + n);
     if (status == FX_OK && out_loaded)
         status = write_and_load(format, path, &what, out_loaded);
     else if (status == FX_OK)

@@ -569,7 +569,7 @@ static double gain(const fxi_conv_geometry *g, int kind)
     return 2.25 * used / (1 + transformations);
 }
 
-/* Is there so little memory to fill that the transformed kernel and a row of tiles stay small? */
+/* Are the transformed kernel and a row of transformed tiles small enough? */
 static bool is_small(const fxi_conv_geometry *g, bool data)
 {
     const int64_t channels = data ? g->cout : g->cin, columns = data ? g->cin : g->cout;
