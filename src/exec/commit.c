@@ -121,13 +121,14 @@ const fxi_evaluator fxi_the_evaluator = {.flush = flush,
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
-/* Reports why the handle cannot get the value. */
-static fx_status refuse(const fx_array *handle, const fxi_node *value)
+fx_status fxi_check_value(const fx_array *handle, const fxi_node *value)
 {
     char old[FXI_SHAPE_TEXT], new[FXI_SHAPE_TEXT];
-    if (fx_is_error(handle))
+    if (handle->status != FX_OK)
         return fx_array_status(handle);
     const fxi_node *n = handle->node;
+    if (n->dtype == value->dtype && fxi_same_shape(n, value))
+        return FX_OK;
     return fx_fail(FX_STATUS_SHAPE, "update", "the new value is %s %s, but the old one is %s %s",
                    fxi_shape_text(value->ndim, value->shape, new),
                    fx_dtype_name((fx_dtype)value->dtype), fxi_shape_text(n->ndim, n->shape, old),
@@ -137,13 +138,10 @@ static fx_status refuse(const fx_array *handle, const fxi_node *value)
 /* Checks all values before anything changes: an update happens for all handles or for none. */
 static fx_status check_commit(int n, fx_array *const *handles, fxi_node *const *values)
 {
-    for (int i = 0; i < n; i++) {
-        const fx_array *x = handles[i];
-        if (x->status != FX_OK || x->node->dtype != values[i]->dtype ||
-            !fxi_same_shape(x->node, values[i]))
-            return refuse(x, values[i]);
-    }
-    return FX_OK;
+    fx_status status = FX_OK;
+    for (int i = 0; i < n && status == FX_OK; i++)
+        status = fxi_check_value(handles[i], values[i]);
+    return status;
 }
 
 /* Replaces each staged value by a selection: the new value if the guard is true, else the old one.

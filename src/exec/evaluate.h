@@ -12,6 +12,9 @@ fx_status fxi_evaluate_array(fx_array *x);
  * x. The next operation is recorded on the device of x, so the latest one cannot be its input, but
  * must run before it (ops/collective.c). */
 fx_status fxi_run_previous_collective(const fx_array *x);
+/* FX_STATUS_SHAPE, recorded, if a new value of the handle has another element type or other sizes;
+ * the status of a handle that is an error. */
+fx_status fxi_check_value(const fx_array *handle, const fxi_node *value);
 /* Replaces the values of n handles. One plan evaluates the new values, the promises (fx_want,
  * fx_set, fx_stage), the guard and, if `sinks`, pending results that read what is replaced; then
  * each handle gets its new value. If the guard (0-d Bool) is false, the status is

@@ -1,5 +1,5 @@
 /* updated.c: the update of parameters out of place. */
-#include "error.h"
+#include "evaluate.h"
 #include "memory.h"
 #include "node.h"
 #include "update_items.h"
@@ -65,18 +65,8 @@ static fx_walk renew_numbers(const fx_spot *at, void *user)
     return FX_WALK_PASS;
 }
 
-/* The error of fx_update if the new value has another element type than the old one. */
-static fx_status check_type(const fxi_node *old, const fxi_node *now)
-{
-    char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
-    if (now->dtype == old->dtype)
-        return FX_OK;
-    return fx_fail(FX_STATUS_SHAPE, "update", "the new value is %s %s, but the old one is %s %s",
-                   fxi_shape_text(now->ndim, now->shape, a), fx_dtype_name((fx_dtype)now->dtype),
-                   fxi_shape_text(old->ndim, old->shape, b), fx_dtype_name((fx_dtype)old->dtype));
-}
-
-static fx_status check_types(const fxi_items *s)
+/* New values have the types and sizes of the old ones, as in fx_update. */
+static fx_status check_values(const fxi_items *s)
 {
     fx_status status = FX_OK;
     for (int64_t i = 0; i < s->n; i++) {
@@ -85,7 +75,7 @@ static fx_status check_types(const fxi_items *s)
             const fx_array *old = k ? it->leaf->states.items[k - 1] : it->x;
             const fxi_node *now = it->values[k] ? it->values[k]->node : it->nodes[k];
             if (now)
-                status = check_type(old->node, now);
+                status = fxi_check_value(old, now);
         }
     }
     return status;
@@ -135,7 +125,7 @@ void *fx_updated(void *state, void *model, void *gradient)
     if (s.status == FX_OK)
         s.status = fxi_items_join(&s);
     if (s.status == FX_OK)
-        s.status = check_types(&s);
+        s.status = check_values(&s);
     for (int64_t i = 0; i < norms.n && s.status == FX_OK; i++)
         if (!isfinite(fx_item(norms.all[i].norm)))
             s.status = FX_STATUS_NONFINITE;
