@@ -1785,7 +1785,8 @@ class Refusals(Training):
                      words='words.csv: y contains text, such as "NA"')
         self.write("gaps.csv", '"a\n(m)",b,y\n\n' + "1,2,NA\n2,4,3.5\n3,1,4\n" * 20)
         for more in ([], ["-l", "mse"], ["-l", "logitcrossentropy"]):
-            self.bad("-d", "gaps.csv", *more, words=['gaps.csv: line 4: y is "NA" here', "missing", "--classes"])
+            self.bad("-d", "gaps.csv", *more, words=['gaps.csv: line 4: y is "NA" here', "--missing drop leaves out the row", "--classes"])
+        self.fine("train", "-q", "-d", "gaps.csv", "-m", "Dense(2 => 1)", "--missing", "drop", "--regression", "-e", "1")
         self.write("words.csv", "a,b,y\n1,2,NA\n2,4,big\n" + "3,3,1\n" * 20)
         ended = self.run_cli("train", "-q", "-d", "words.csv", "-m", "Dense(2 => 1)", "--missing", "drop")
         self.assertEqual(ended.status, 2)

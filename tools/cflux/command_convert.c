@@ -294,7 +294,8 @@ const command command_convert = {
                 "cflux convert digits.bson weights.safetensors --pytorch\n",
     .about =
         "IN is any file that cflux inspect reads. The extension of OUT selects the format: .bson, "
-        ".safetensors, .npz, .npy, .checkpoint. BSON, safetensors and npz keep everything that "
+        ".safetensors, .npz, .npy, .checkpoint, .ckpt. BSON, safetensors and npz keep everything "
+        "that "
         "cflux train saves: the model, the scale of its inputs, names of columns and classes. If "
         "OUT cannot hold everything, convert names what would be lost and writes nothing, unless "
         "--lossy is given. An existing OUT is replaced only by a complete new file. After "

@@ -20,7 +20,7 @@ static bool probabilities;
 static option_row options[] = {
     OPTIONS_HEADING("Data"),
     OPTION_DATA(request, "The observations, as in cflux train; their targets are ignored (default: "
-                         "CSV from standard input)"),
+                         "standard input: CSV, or lines of text for a model of texts)"),
     DATA_OPTIONS(request),
     OPTION_PART(request),
     OPTIONS_HEADING("Predictions"),

@@ -238,8 +238,9 @@ int problem_check_texts(const dataset *d)
             where, d->target, text_of_row(d->y, d->labels, row), (long long)row);
     return numbers > 0 && numbers == n - 1 && !is_number_text(first)
                ? fail(EXIT_BAD_INPUT,
-                      "%s: %s is \"%s\" here but a number elsewhere: missing values cannot be "
-                      "learned; --classes treats every text as a class",
+                      "%s: %s is \"%s\" here but a number elsewhere: if it marks a missing value, "
+                      "such as NA, --missing drop leaves out the row; --classes treats every text "
+                      "as a class",
                       where, d->target, first)
                : EXIT_FINE;
 }
