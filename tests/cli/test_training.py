@@ -1771,6 +1771,14 @@ class Refusals(Training):
         self.refused("predict", "named.bson", "-d", "unnamed.csv",
                      words="if a column is the target, give its number with --target")
         self.fine("predict", "named.bson", "-d", "unnamed.csv", "--target", "3")
+        self.write("plain.csv", "1,2,3\n4,5,6.5\n7,8,1\n")
+        self.fine("train", "-q", "-d", "plain.csv", "-m", "Dense(2 => 1)", "--regression", "-e", "1", "--save", "plain.bson")
+        self.write("narrow.csv", "1\n4\n")
+        for more in ([], ["--id", "1"]):
+            self.refused("predict", "plain.bson", "-d", "narrow.csv", *more, words="narrow.csv")
+        self.refused("predict", "plain.bson", "-d", "narrow.csv",
+                     words="plain.bson takes 2 numbers per observation, but narrow.csv has 1")
+        self.refused("predict", "plain.bson", "-d", "narrow.csv", "-t", "3", words='narrow.csv has no column "3"')
 
     def test_data(self):
         self.write("missing.csv", "\na,b,y\n\n1,NA,2\n2,4,3\n")

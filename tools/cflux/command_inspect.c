@@ -392,7 +392,7 @@ const command command_inspect = {
     .examples = "cflux inspect digits.bson\n"
                 "cflux inspect --stats digits.bson\n",
     .about =
-        "Reads BSON, safetensors, NumPy's .npy and .npz, checkpoints, IDX and CSV (.gz or not) "
+        "Reads BSON, safetensors, NumPy's .npy and .npz, checkpoints, IDX and .csv (.gz or not) "
         "and prints the format, the versions of Flux that may have written the file, the tree in "
         "Flux's notation, the number of parameters and bytes, and warnings: NaN, unknown layers. "
         "For an invalid file it prints the reason and the offset. inspect never runs code from a "

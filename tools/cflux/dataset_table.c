@@ -51,8 +51,9 @@ static int choose_targets(const data_request *r, void *table, const sorted_name 
     const int64_t one = wanted ? find_column(names, n, wanted) : n - 1 - (out->id == n - 1);
     if (one < 0 && wanted && strchr(wanted, ','))
         return choose_several(r, columns, names, wanted, out);
-    if (one < 0 && r->unlabelled && r->columns)
-        return EXIT_FINE; /* the features are found by name instead */
+    /* The features are found by name instead, or they are all columns, whose number is checked. */
+    if (one < 0 && r->unlabelled && (r->columns || !r->target))
+        return EXIT_FINE;
     if (one < 0)
         return no_column(r->path, wanted ? wanted : "1", columns);
     out->targets[out->ntargets++] = one;
