@@ -1,7 +1,8 @@
 /* The thread pool: every part runs once, whatever the number of threads; several threads do take
- * part; nested and concurrent calls; statuses; scratch; forks; signals; when several threads are
- * used. Parts run on other threads, so they count what is wrong and the test asserts afterwards.
- * ctest: threads native */
+ * part; threads that sleep; nested and concurrent calls; statuses; scratch; forks; signals; when
+ * several threads are used. Parts run on other threads, so they count what is wrong and the test
+ * asserts afterwards. ctest: threads native */
+#include "clock.h"
 #include "cores.h"
 #include "cpu_check.h"
 #include "cpu_parallel.h"
@@ -57,7 +58,8 @@ static void every_part_runs_once(void **state)
         for (int64_t parts = 0; parts <= MOST; parts = parts * 3 + 1) {
             memset(runs, 0, sizeof runs);
             for (int k = 0; k < ROUNDS; k++)
-                fxi_cpu_parallel(parts, count_part, runs);
+                if (k % 2 == 0 || !fxi_cpu_parallel_if_awake(parts, count_part, runs))
+                    fxi_cpu_parallel(parts, count_part, runs);
             assert_int_equal(wrong_counts(runs, parts, ROUNDS), 0);
             assert_int_equal(wrong_counts(runs + parts, MOST - parts, 0), 0);
         }
@@ -108,6 +110,53 @@ static void as_many_threads_take_part_as_were_asked_for(void **state)
         fxi_cpu_parallel(n, meet, &m);
         assert_int_equal(m.met, n);
     }
+}
+
+/* ---- threads that sleep ---------------------------------------------------------------------- */
+
+typedef struct helped {
+    pthread_t caller;
+    int runs[4], strangers;
+} helped;
+
+static void note_thread(void *user, int64_t part)
+{
+    helped *h = user;
+    __atomic_add_fetch(&h->runs[part], 1, __ATOMIC_RELAXED);
+    if (!pthread_equal(h->caller, pthread_self()))
+        __atomic_add_fetch(&h->strangers, 1, __ATOMIC_RELAXED);
+    for (int64_t end = fxi_clock_nanoseconds() + 2000; fxi_clock_nanoseconds() < end;)
+        ;
+}
+
+/* Does a job use other threads? Before it, a large job wakes them, or they get `pause` microseconds
+ * to fall asleep. `others` counts the parts that they ran. */
+static bool shared(int64_t pause, int *others)
+{
+    helped h = {.caller = pthread_self()};
+    meeting m = {.want = 2};
+    if (pause > 0)
+        usleep((useconds_t)pause);
+    else
+        fxi_cpu_parallel(2, meet, &m);
+    const bool ran = fxi_cpu_parallel_if_awake(4, note_thread, &h);
+    assert_int_equal(wrong_counts(h.runs, 4, ran ? 1 : 0), 0);
+    *others += h.strangers;
+    return ran;
+}
+
+/* Chance decides when the system runs a thread, so each is tried until it is seen. */
+static void small_jobs_use_threads_that_are_awake(void **state)
+{
+    (void)state;
+    use_threads(2);
+    int others = 0, alone = 0;
+    for (int64_t end = milliseconds() + 20000; others == 0 && milliseconds() < end;)
+        shared(0, &others);
+    assert_true(others > 0);
+    for (int64_t end = milliseconds() + 20000; alone < 3 && milliseconds() < end;)
+        alone += !shared(2000, &others);
+    assert_int_equal(alone, 3);
 }
 
 /* ---- nested and concurrent calls ------------------------------------------------------------- */
@@ -343,6 +392,10 @@ static void small_work_is_one_part(void **state)
     assert_int_equal(fxi_cpu_parts(0, 1e9), 1);
     assert_true(fxi_cpu_parts(1000, 1e9) > 2);
     assert_int_equal(fxi_cpu_parts(2, 1e9), 2);
+    assert_int_equal(fxi_cpu_parts(8, 0.9 * FXI_PARTS_FROM), 1);
+    assert_int_equal(fxi_cpu_parts_if_awake(1000, 0.5 * FXI_PARTS_FROM), 4);
+    assert_int_equal(fxi_cpu_parts_if_awake(2, 0.5 * FXI_PARTS_FROM), 2);
+    assert_int_equal(fxi_cpu_parts_if_awake(8, 0.1 * FXI_PARTS_FROM), 1);
     int64_t at = 0;
     for (int64_t part = 0; part < 7; part++) {
         int64_t from, to;
@@ -428,6 +481,7 @@ int main(void)
         cmocka_unit_test(every_part_runs_once),
         cmocka_unit_test(more_parts_than_a_ticket_holds),
         cmocka_unit_test(as_many_threads_take_part_as_were_asked_for),
+        cmocka_unit_test(small_jobs_use_threads_that_are_awake),
         cmocka_unit_test(a_call_within_a_part_runs_in_its_thread),
         cmocka_unit_test(threads_of_the_program_may_call_at_once),
         cmocka_unit_test(threads_have_scratch_of_their_own),

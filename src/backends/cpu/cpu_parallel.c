@@ -280,10 +280,19 @@ FXI_STOPS_THREADS(stop_at_exit);
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
+/* How many workers spin, from the first on. One that falls asleep meanwhile is woken: rare. */
+static int awake_workers(void)
+{
+    int k = 0;
+    while (k < pool.workers && !__atomic_load_n(&pool.participants[k + 1].asleep, __ATOMIC_RELAXED))
+        k++;
+    return k;
+}
+
 /* The number of threads that may take part, the caller included; if above 1, the caller holds the
  * pool. Changes of the number of threads take effect here, between two jobs, when no worker has
  * parts. */
-static int claim_threads(int64_t parts)
+static int claim_threads(int64_t parts, bool wakes)
 {
     const int threads = parts > 1 ? fx_num_threads() : 1;
     /* A kernel that runs inside a part, or in another thread while the pool is in use, computes
@@ -292,12 +301,13 @@ static int claim_threads(int64_t parts)
         return 1;
     if (pool.wanted != threads - 1)
         set_workers(threads - 1);
-    if (pool.workers == 0) {
+    const int workers = wakes ? pool.workers : awake_workers();
+    if (workers == 0) {
         leave_pool();
         return 1;
     }
     /* More threads than parts would find no work. */
-    return parts <= pool.workers ? (int)parts : pool.workers + 1;
+    return parts <= workers ? (int)parts : workers + 1;
 }
 
 static bool caller_ready(int unused, uint64_t done)
@@ -380,7 +390,16 @@ static void run_plain(const job *j, int64_t part, int number)
 void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), void *user)
 {
     job j = {.run = run_plain, .user = user, .body.plain = body};
-    run_job(&j, parts, claim_threads(parts));
+    run_job(&j, parts, claim_threads(parts, true));
+}
+
+bool fxi_cpu_parallel_if_awake(int64_t parts, void (*body)(void *user, int64_t part), void *user)
+{
+    const int width = claim_threads(parts, false);
+    job j = {.run = run_plain, .user = user, .body.plain = body};
+    if (width > 1)
+        run_job(&j, parts, width);
+    return width > 1;
 }
 
 enum { STACK_BYTES = 16384 };
@@ -401,7 +420,7 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
              .user = user,
              .body.scratch = body,
              .scratch_bytes = (bytes + 127) & ~(size_t)127};
-    const int width = claim_threads(parts);
+    const int width = claim_threads(parts, true);
     /* The scratch of a small kernel is on the stack. */
     _Alignas(64) char stack[STACK_BYTES];
     const bool small = width == 1 && j.scratch_bytes <= sizeof stack;
@@ -428,7 +447,7 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
  * microseconds. Parts of half that length hide the cost of taking one. More than USEFUL_PARTS parts
  * help no machine. */
 static int64_t least = FXI_PARTS_FROM;
-enum { USEFUL_PARTS = 128 };
+enum { USEFUL_PARTS = 128, AWAKE = 4 };
 
 void fxi_cpu_parts_from(int64_t nanoseconds)
 {
@@ -444,4 +463,10 @@ int64_t fxi_cpu_parts(int64_t items, double cost)
     const int64_t parts =
         cost < USEFUL_PARTS * (from / 2) ? (int64_t)(cost / (from / 2)) : USEFUL_PARTS;
     return parts < items ? parts : items;
+}
+
+int64_t fxi_cpu_parts_if_awake(int64_t items, double cost)
+{
+    /* A spinning worker begins a part within a microsecond. */
+    return fxi_cpu_parts(items, AWAKE * cost);
 }

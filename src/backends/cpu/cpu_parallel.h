@@ -17,11 +17,15 @@
 /* Runs body(user, part) for every part below `parts`. */
 void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), void *user);
 
-/* The same, with `bytes` of memory for each thread that takes part, aligned to 64. A part finds the
- * contents that the previous part of the same thread left; the first part of each thread finds
- * zeros in the first 64 bytes. Parts themselves should not allocate: chance decides which thread
- * runs them, and a repeated step must not allocate. Returns FX_OK, or FX_STATUS_MEMORY before the
- * first part ran. */
+/* The same without threads that sleep, for parts of fxi_cpu_parts_if_awake, which take less time
+ * than waking a thread. Returns false, and runs nothing, if no other thread can take part. */
+bool fxi_cpu_parallel_if_awake(int64_t parts, void (*body)(void *user, int64_t part), void *user);
+
+/* fxi_cpu_parallel with `bytes` of memory for each thread that takes part, aligned to 64. A part
+ * finds the contents that the previous part of the same thread left; the first part of each thread
+ * finds zeros in the first 64 bytes. Parts themselves should not allocate: chance decides which
+ * thread runs them, and a repeated step must not allocate. Returns FX_OK, or FX_STATUS_MEMORY
+ * before the first part ran. */
 fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
                                    void (*body)(void *user, int64_t part, void *scratch),
                                    void *user);
@@ -40,6 +44,7 @@ static inline double fxi_cpu_cost(double bytes, double flops)
 /* The number of parts for `items` pieces of work that take `cost` nanoseconds together: 1 if one
  * thread is faster, never more than the number of items. Depends on its arguments only. */
 int64_t fxi_cpu_parts(int64_t items, double cost);
+int64_t fxi_cpu_parts_if_awake(int64_t items, double cost); /* for fxi_cpu_parallel_if_awake */
 /* For tests: sets the nanoseconds from which work is divided. 0: always, into as many parts as
  * possible. */
 void fxi_cpu_parts_from(int64_t nanoseconds);

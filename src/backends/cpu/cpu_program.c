@@ -816,35 +816,45 @@ double fxi_program_cost(const fxi_program *p)
     return p->cost;
 }
 
-/* Elements. The parts of a job are whole pieces. */
-enum { PIECE = 16 * FXI_TILE };
-
 typedef struct shares {
     const fxi_program *p;
     const fxi_program_args *args;
+    int64_t piece; /* elements; parts are whole pieces */
     int64_t pieces, parts;
 } shares;
 
-/* Whole pieces, so the division into tiles does not depend on the number of parts. */
 static void run_share(void *user, int64_t part)
 {
     const shares *s = user;
     fxi_program_args args = *s->args;
     int64_t from, to;
     fxi_cpu_range(s->pieces, s->parts, part, &from, &to);
-    args.from = s->args->from + from * PIECE;
-    args.to = s->args->from + to * PIECE < s->args->to ? s->args->from + to * PIECE : s->args->to;
+    args.from = s->args->from + from * s->piece;
+    args.to = fxi_cpu_min(s->args->from + to * s->piece, s->args->to);
     fxi_program_run(s->p, &args);
+}
+
+static shares shares_of(const fxi_program *p, const fxi_program_args *args, int64_t piece,
+                        int64_t (*parts)(int64_t items, double cost))
+{
+    const int64_t n = args->to - args->from, pieces = fxi_cpu_divide_up(n, piece);
+    return (shares){.p = p,
+                    .args = args,
+                    .piece = piece,
+                    .pieces = pieces,
+                    .parts = parts(pieces, p->cost * (double)n)};
 }
 
 /* A program that is too short for several threads runs in the caller, without the pool. */
 void fxi_program_run_parallel(const fxi_program *p, const fxi_program_args *args)
 {
-    const int64_t n = args->to - args->from;
-    shares s = {.p = p, .args = args, .pieces = (n + PIECE - 1) / PIECE};
-    s.parts = fxi_cpu_parts(s.pieces, p->cost * (double)n);
-    if (s.parts > 1)
+    enum { PIECE = 16 * FXI_TILE, SMALL_PIECE = 2 * FXI_TILE };
+    shares s = shares_of(p, args, PIECE, fxi_cpu_parts);
+    if (s.parts > 1) {
         fxi_cpu_parallel(s.parts, run_share, &s);
-    else
+        return;
+    }
+    s = shares_of(p, args, SMALL_PIECE, fxi_cpu_parts_if_awake);
+    if (s.parts == 1 || !fxi_cpu_parallel_if_awake(s.parts, run_share, &s))
         fxi_program_run(p, args);
 }
