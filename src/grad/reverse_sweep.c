@@ -477,10 +477,22 @@ static fx_status pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, 
     return status;
 }
 
+static fx_status check_lists(fx_array *const *x, int n, fx_array **out_gradients)
+{
+    if (n == 0 || (n > 0 && x && out_gradients))
+        return FX_OK;
+    for (int i = 0; i < n && out_gradients; i++)
+        out_gradients[i] = fx_error_array(FX_STATUS_ARGUMENT);
+    return n < 0 ? fx_fail(FX_STATUS_ARGUMENT, "gradient", "the number of arrays is %d", n)
+                 : fx_fail(FX_STATUS_ARGUMENT, "gradient", "the list of %d %s is NULL", n,
+                           x ? "gradients" : "arrays");
+}
+
 fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
                       fx_array **out_gradients)
 {
-    return pullback(y, gy, x, n, false, out_gradients);
+    const fx_status status = check_lists(x, n, out_gradients);
+    return status != FX_OK ? status : pullback(y, gy, x, n, false, out_gradients);
 }
 
 fx_status fxi_pullback_to(fx_array *y, fx_array *gy, fx_array *const *x, int n,
@@ -579,6 +591,9 @@ static fx_status gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array
 fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **out_gradients)
 {
     fxi_context *c = fxi_here();
+    const fx_status checked = check_lists(x, n, out_gradients);
+    if (checked != FX_OK)
+        return checked;
     if (fxi_tape_repeats(c) && repeat_gradient(c, loss, x, n, out_gradients)) {
         bool made = true;
         for (int i = 0; i < n; i++)

@@ -71,6 +71,8 @@ fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count)
         return s;
     if (!dst && count > 0)
         return fx_fail(FX_STATUS_ARGUMENT, "read", "the destination is NULL");
+    if ((unsigned)dtype >= FX_DTYPE_COUNT)
+        return fx_fail(FX_STATUS_ARGUMENT, "read", "%d is not an element type", (int)dtype);
     if (count != fx_length(x))
         return fx_fail(FX_STATUS_SHAPE, "read", "the array has %lld elements, the destination %lld",
                        (long long)fx_length(x), (long long)count);

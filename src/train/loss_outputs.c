@@ -50,7 +50,7 @@ static fx_status check_outputs(const char *op, const char *loss, int64_t classes
                                bool *out_single)
 {
     if (fx_is_error(y))
-        return fx_array_status(y);
+        return y ? fx_array_status(y) : fx_fail(FX_STATUS_ARGUMENT, op, "the outputs are NULL");
     const int64_t each = fx_ndims(y) == 2 ? fx_size(y, 0) : 0;
     *out_single = classes == 2 && each == 1 && !isnan(outputs_of(loss).threshold);
     if (classes >= 2 && (each == classes || *out_single))

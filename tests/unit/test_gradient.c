@@ -446,6 +446,12 @@ static void pullbacks(void **state)
     check_error(g, FX_STATUS_SHAPE, "gradient: ");
     assert_int_equal(fx_pullback(y, NULL, &x, 1, &g), FX_STATUS_ARGUMENT);
     check_error(g, FX_STATUS_ARGUMENT, "gradient: ");
+    assert_int_equal(fx_pullback(y, y, NULL, 1, &g), FX_STATUS_ARGUMENT);
+    check_error(g, FX_STATUS_ARGUMENT, "the list of 1 arrays is NULL");
+    assert_int_equal(fx_gradient_of(fx_sum(y), &x, 1, NULL), FX_STATUS_ARGUMENT);
+    expect_error(FX_STATUS_ARGUMENT, "gradient: the list of 1 gradients is NULL");
+    assert_int_equal(fx_gradient_of(fx_sum(y), &x, -1, &g), FX_STATUS_ARGUMENT);
+    expect_error(FX_STATUS_ARGUMENT, "gradient: the number of arrays is -1");
 }
 
 /* ---- operations of one's own ----------------------------------------------------------------- */

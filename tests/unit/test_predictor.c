@@ -222,6 +222,7 @@ static void many_observations(void **state)
     check_values(y, N, expected);
     check_error(fx_predicted_classes(p, y), FX_STATUS_ARGUMENT, "has no classes");
     check_error(fx_predicted_probabilities(p, y), FX_STATUS_ARGUMENT, "has no classes");
+    check_error(fx_output_classes("mse", 2, NULL), FX_STATUS_ARGUMENT, "the outputs are NULL");
 }
 
 static void features_of_tables(void **state)

@@ -296,6 +296,8 @@ static void reads_need_the_right_size(void **state)
         fx_error_take();
         assert_true(numbers[0] == (n == 6 ? 2 : 0));
     }
+    assert_int_equal(fx_read_as(x, FX_DTYPE_COUNT, numbers, 6), FX_STATUS_ARGUMENT);
+    assert_string_equal(fx_error_take().message, "read: 8 is not an element type");
     for (int64_t i = -2; i < 9; i++) {
         const double v = fx_at(x, i);
         const fx_error e = fx_error_take();
