@@ -68,6 +68,8 @@ const char *fx_why_not(const char *name)
     const fxi_registered *r = split(name, &part);
     if (!r && inner)
         return why_no_check(inner);
+    if (!r && strchr(name ? name : "", '/'))
+        return "unknown backend; the file of a backend has a name such as libcflux-example.so";
     if (!r)
         return "unknown backend; known are CUDA, AMDGPU, Metal, OpenCL, CPU";
     if (!part || !fxi_works(r))
