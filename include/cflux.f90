@@ -12,8 +12,8 @@
 ! * Fortran arrays and arrays of cflux have the same order of elements: x(3, 4) is a 3x4 array. Axes and children
 !   count from 1. Class numbers (labels) count from 0, because they are data.
 ! * A function that fails returns an error object, and other functions pass it on. A subroutine that fails sets its
-!   optional argument `status` (0: success) and leaves its other arguments unchanged. Both record the first failure
-!   of the thread: see fx_ok, fx_error_text and fx_check.
+!   optional argument `status` (0: success) and leaves its other arguments unchanged, except fx_train. Both record the
+!   first failure of the thread: see fx_ok, fx_error_text and fx_check.
 ! * Blanks at the end of a text argument are ignored.
 !
 ! Written in Fortran 2008, with type(*) of Fortran 2018. The module has no variables that change: threads (OpenMP)

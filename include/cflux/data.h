@@ -29,7 +29,7 @@ FX_API fx_array *fx_read_csv(const char *path);
  *             number of rows (Int64)
  *   wide      a named tuple of the columns with numbers above 2^24 that Float32 would round, as
  *             Float64 vectors. Their numbers up to 2^24 are still rounded to Float32, so that
- *             a text gives the same number in every column
+ *             equal fields give equal numbers in all columns
  *   line      the line of the first row in the file, from 1 (Int64)
  *   lines     the line of each row, an Int64 vector; an empty tuple if row i, from 0, is on line
  *             `line` + i

@@ -24,7 +24,7 @@ FXI_BEGIN_C
  * that was tried, with the reason. */
 FX_API fx_status fx_use(const char *backend);
 FX_API fx_status fx_use_all(void); /* loads every installed backend; always FX_OK */
-/* Returns why a backend cannot be used; "" if it works. Static storage. */
+/* Why a backend, or its library "CUDA:cuDNN", cannot be used; "" if it works. Static storage. */
 FX_API const char *fx_why_not(const char *backend);
 FX_API bool fx_functional(const char *backend); /* true if it is loaded and works */
 

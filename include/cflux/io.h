@@ -208,8 +208,9 @@ FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
  * scope owns them). If the file is damaged or missing, the latest intact one of path.1, path.2, …
  * is used, with a message; if none is intact, the status is that of the first file (FX_STATUS_IO if
  * it is missing). FX_STATUS_FORMAT if the names of the arrays differ from the saved ones,
- * FX_STATUS_SHAPE if their sizes do; FX_STATUS_ARGUMENT if a loader is given but was not saved, or
- * if the file was saved with .dist. On failure nothing is changed.
+ * FX_STATUS_SHAPE if their sizes do; FX_STATUS_ARGUMENT if a state or a loader is given but was not
+ * saved, if the state has another rule, or if the file was saved with .dist. On failure nothing is
+ * changed.
  *
  * With .dist, all members of the group must call it. They load the newest checkpoint of which all
  * of them have an intact file. A failure is the same on all members: FX_STATUS_FORMAT if their

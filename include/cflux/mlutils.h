@@ -25,8 +25,8 @@ FXI_BEGIN_C
 
 /* ---- observations ---------------------------------------------------------------------------- */
 /* All observations as arrays, in the structure of the data: those that a view selects, or the
- * results of the functions of fx_mapobs. Data without views and functions are returned unchanged.
- * MLUtils.getobs(data). */
+ * results of the functions of fx_mapobs. Without views and functions they are the data's own
+ * arrays. MLUtils.getobs(data). */
 FX_API void *fx_getobs(void *data);
 /* A view of the observations with indices idx (integers, any order, repeats allowed). Evaluates
  * idx. FX_STATUS_ARGUMENT for an index out of range. MLUtils.obsview. */

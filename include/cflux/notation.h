@@ -16,7 +16,7 @@ FXI_BEGIN_C
  * Layers: those of nn.h and of fx_register_layer (layer.h), with Flux's keyword arguments in any
  * order (stride=2 is stride=(2, 2)). Functions: those of tree.h, with or without their module, and
  * small anonymous ones: x -> reshape(x, :, size(x, 4)), x -> maxpool(x, (2, 2)), x -> tanh.(x),
- * x -> 2 .* x, and calls of one on the result of another. Older forms are accepted, for example
+ * x -> 2 .* x, and compositions of these. Older forms are accepted, for example
  * Dense(10, 5, σ). Tuples and named tuples of layers give tuples. The scope owns the result.
  *
  * On failure: an error array, and a record with the position and the expected text: "model, column
@@ -41,8 +41,9 @@ FX_API void *fx_autosize(const char *text, fx_dims size);
 FX_API fx_rule *fx_parse_optimiser(const char *text);
 /* Makes a schedule (schedule.h) from a text in the names of ParameterSchedulers.jl, with steps that
  * count from 0: "Step(0.1, 0.5, 10)", "Sequence(Exp(0.1, 0.9) => 10, Constant(0.01) => 5)", and
- * "Warmup(0, 5, CosAnneal(0.001, 0, 45))", which is fx_schedule_warmup. The scope owns it. On
- * failure: an error object, and an error record as for fx_parse_model. */
+ * "Warmup(0, 5, CosAnneal(0.001, 0, 45))", which is fx_schedule_warmup. The scope owns it. At
+ * most 16 schedules may be nested. On failure: an error object, and an error record as for
+ * fx_parse_model. */
 FX_API fx_schedule *fx_parse_schedule(const char *text);
 /* Returns a loss of losses.h by name, "mse" or "Flux.Losses.logitcrossentropy"; call it with
  * fx_call_loss(formula, ŷ, y). If the name is unknown, records FX_STATUS_FORMAT and returns a

@@ -89,7 +89,8 @@ FX_API fx_array *fx_predict_texts(void *predictor, int64_t n, const char *const 
  * `y` is the result of fx_predict. If y has an output for each class, the class with the largest
  * output; if it has one output for two classes, the second class where the output is above the
  * threshold of the loss (0 for logits and hinge losses, otherwise 0.5). FX_STATUS_ARGUMENT if the
- * predictor has no classes; FX_STATUS_SHAPE if y does not fit them. */
+ * predictor has no classes; FX_STATUS_SHAPE if y does not fit them: crossentropy,
+ * logitcrossentropy, kldivergence and focal_loss need an output for each class. */
 FX_API fx_array *fx_predicted_classes(void *predictor, fx_array *y);
 
 /* The probabilities of the classes, of shape (classes, N): softmax(y) or σ(y) if the model's

@@ -76,7 +76,7 @@ FX_API fx_tokenizer *fx_tokenizer_from_merges(fx_array *merges);
 
 /* The ids of n texts, an Int32 matrix of shape (longest, n) on the CPU: column i has the ids of
  * text i, and then −1. ASCII white space at the ends of a text is ignored. A space is added before
- * each text, so that its first word has the same ids as elsewhere. If `most` is not 0, only the
+ * each text, so that its first word has the same ids as elsewhere. If `most` is above 0, only the
  * first `most` ids of a text are kept. The scope owns the result. FX_STATUS_ARGUMENT if n < 1, or
  * if a text is NULL or empty. */
 FX_API fx_array *fx_tokenizer_encode_texts(const fx_tokenizer *t, int64_t n,

@@ -98,7 +98,7 @@ FX_API void *fxi_new(const fx_type *type, const void *init);
 /* Returns the error object of a type; its arrays are error arrays. Shared, never freed. */
 FX_API void *fx_error_object(const fx_type *type);
 FX_API const fx_type *fx_type_of(const void *object); /* type of an object; NULL for NULL */
-/* Returns true if an object has this type; false for NULL and error arrays. */
+/* Returns true if an object has this type; false for NULL. */
 FX_API bool fx_is(const void *object, const fx_type *type);
 FX_API bool fx_is_array(const void *object); /* true for arrays and error arrays */
 
@@ -367,8 +367,8 @@ FX_API fx_function *fx_connection_new(const char *name, void *(*combine)(int n, 
 /* fx_fmap(f, x): a copy of x with every array replaced by f(array). Fields that are not children
  * are shared. An array that is reached twice is mapped once and stays shared. A view of another
  * array of x (transposed, permuted, reshaped or sliced) becomes the same view of that array's
- * result. Returns x if every array maps to itself. If f returns an error array, the result is an
- * error object. fx_fmap_with passes `user` to f. The scope owns the result. Functors.fmap. */
+ * result. Returns x if every array maps to itself. If f returns an error array, the result contains
+ * it. fx_fmap_with passes `user` to f. The scope owns the result. Functors.fmap. */
 typedef fx_array *(*fx_map_fn)(fx_array *x);
 FX_API void *fxi_fmap(fx_map_fn f, void *x);
 typedef fx_array *(*fx_map_user_fn)(fx_array *x, void *user);
@@ -524,9 +524,9 @@ FX_API size_t fx_summary(void *object, char *dst, size_t capacity);
  * products, convolutions and attention the floating-point operations, in millions. An input is a
  * step's number, an evaluated array x0, x1, … or a literal c0, c1, …; ′ marks a view. fx_plan_show
  * prints to `out`, with the bytes that each step moves, and with lists of the arrays x0, … and of
- * the literals c0, …. fx_plan_text writes to dst like fx_show_text, without these. If no array is
- * pending: "nothing is pending". On failure both leave an error record; fx_plan_show prints
- * nothing, and fx_plan_text writes "" and returns 0. */
+ * the literals c0, …. fx_plan_text writes to dst like fx_show_text, without these but with the last
+ * newline. If no array is pending: "nothing is pending". On failure both leave an error record;
+ * fx_plan_show prints nothing, and fx_plan_text writes "" and returns 0. */
 FX_API void fx_plan_show(FILE *out, void *object);
 FX_API size_t fx_plan_text(void *object, char *dst, size_t capacity);
 

@@ -2,7 +2,8 @@
  *
  * A random number per observation has the shape 1×…×1×batch and broadcasts over the images. A crop
  * gathers along one spatial axis after another: the index of an element is its position plus the
- * observation's random offset. A shift pads and then crops. No value is evaluated.
+ * observation's random offset. A shift pads and then crops. Nothing is evaluated but the positions
+ * of fx_imrotate.
  */
 #include "option_struct.h"
 #include "order.h"
