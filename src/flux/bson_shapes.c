@@ -380,7 +380,7 @@ static void outer_rule(const void *x, const fx_list *inner, fxi_shape *s)
     s->params[1] = type_of(0);
     s->nitems = 1;
     s->nparams = 2;
-    s->lost = scale != 1 ? "the factor of the loss" : NULL;
+    s->lost = scale != 1 ? "Flux has no field for the factor of the loss (.scale, .growth)" : NULL;
 }
 
 /* The fields of the library's rules are those of Optimisers.jl in the same order. Fields that are

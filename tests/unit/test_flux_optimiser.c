@@ -318,6 +318,25 @@ static void a_state_needs_its_model(void **state)
     assert_file_is(path, "old");
 }
 
+/* Flux's MixedPrecision has no factor: a state that depends on one is not saved without it. */
+static void a_factor_of_the_loss(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *m = fx_dense(2, 2);
+    fx_rule *const rules[] = {fx_mixed_precision(fx_adam(), .scale = 8),
+                              fx_mixed_precision(fx_adam(), .growth = 2000)};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            fx_save(temp_file("factor.bson", "", 0), "m", m, "o", fx_setup(rules[i], m)),
+            FX_STATUS_UNSUPPORTED);
+        assert_string_equal(
+            fx_error_take().message,
+            "save: the MixedPrecision in the entry \"o\": Flux has no field for the "
+            "factor of the loss (.scale, .growth)");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +344,7 @@ int main(void)
         cmocka_unit_test(for_a_model_of_the_programs),
         cmocka_unit_test(what_does_not_fit),
         cmocka_unit_test(a_rule_that_is_refused),
+        cmocka_unit_test(a_factor_of_the_loss),
         cmocka_unit_test(an_old_one_for_another_model),
         cmocka_unit_test(a_rule_that_no_file_stores),
         cmocka_unit_test(chains_of_old_rules_that_do_not_fit),
