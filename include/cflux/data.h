@@ -103,8 +103,8 @@ typedef void *(*fx_obs_fn)(void *observations, void *user);
  * .collate_user, and returns the batch.
  *
  * With .buffer the memory of a batch is reused: the next call of fx_next frees its arrays even if
- * the program has retained them, and reading them afterwards is an error. Batches must then be
- * arrays or tuples of arrays.
+ * the program has retained them, and reading them afterwards is FX_STATUS_STATE. Batches must then
+ * be arrays or tuples of arrays.
  *
  * Workers are threads; each prepares up to two batches in advance. FX_WORKERS_AUTO is 1 if
  * .parallel is set. It is also 1 if data without functions (fx_mapobs) are copied from the host to
@@ -211,7 +211,7 @@ FX_API void *fx_get_obs(void *data, fx_array *idx);
 FX_API void *fx_split_obs(void *data, double at);
 /* A loader whose batches are copies on the device of fx_gpu, in their own element types, for data
  * that do not fit on the device: each batch is freed when the next is requested, and reading its
- * arrays afterwards is an error. Batches must be arrays, tuples or named tuples of arrays.
+ * arrays afterwards is FX_STATUS_STATE. Batches must be arrays, tuples or named tuples of arrays.
  * CUDA.CuIterator. */
 FX_API fx_loader *fx_cu_iterator(fx_loader *loader);
 /* Data whose observations (and batches) are f(observations), computed when they are requested. f

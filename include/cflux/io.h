@@ -40,9 +40,9 @@ FXI_BEGIN_C
  *
  * FX_STATUS_ARGUMENT: an unknown extension, a name that is used twice, an argument of the wrong
  * kind (an object instead of a name, a text instead of an object; the message says which argument),
- * or for BSON one of the names "", "tag" and "_backrefs". fx_load_into, fx_metadata,
- * fx_named_tuple, fx_tuple, fx_chain and fx_chain_of check the kinds of their arguments the same
- * way. */
+ * or for BSON one of the names "", "tag" and "_backrefs". FX_STATUS_UNSUPPORTED: a layer that Flux
+ * does not have, as BSON. fx_load_into, fx_metadata, fx_named_tuple, fx_tuple, fx_chain and
+ * fx_chain_of check the kinds of their arguments the same way. */
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
 /* Tries fx_save for n names and objects, and loads what it would have written. Uses a file without

@@ -505,9 +505,9 @@ typedef struct fx_custom_operand {
 
 /* A custom operation. `forward` computes `out` from n inputs on the host. On failure it returns a
  * status, such as FX_STATUS_DTYPE for unsupported element types; fx_fail adds a message. It must
- * call no other function of cflux: evaluating an array inside `forward` is an error. `gradient`
- * builds, with cflux operations, the gradient of each input from the upstream gradient gy and
- * stores it in gx[k], which must have the sizes of in[k]: otherwise the gradient fails with
+ * call no other function of cflux: evaluating an array inside `forward` is FX_STATUS_STATE.
+ * `gradient` builds, with cflux operations, the gradient of each input from the upstream gradient
+ * gy and stores it in gx[k], which must have the sizes of in[k]: otherwise the gradient fails with
  * FX_STATUS_SHAPE. Exception: for a 0-d input gx[k] may have any size, and its elements are added.
  * Inputs whose gx[k] stays NULL get no gradient. If `gradient` itself is NULL, all gradients
  * through the operation are 0. The struct must outlive all arrays made with it.

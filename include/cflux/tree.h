@@ -381,8 +381,8 @@ FX_API void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, 
 /* Maps f over up to 8 trees of the same structure, as Functors' fmap(f, x, y, …): f receives the
  * arrays at the same position of each tree, in order; NULL where another tree has none. The result
  * has the structure and the ties of the first tree: an array that it reaches twice is mapped once.
- * Different structures are an error that names the path. fx_fmap2(f, x, y) maps a function of two
- * arrays. */
+ * Different structures are FX_STATUS_ARGUMENT; the message names the path. fx_fmap2(f, x, y) maps a
+ * function of two arrays. */
 typedef fx_array *(*fx_map_n_fn)(int n, fx_array *const *xs, void *user);
 FX_API void *fx_fmap_n(fx_map_n_fn f, void *user, int n, void *const *trees);
 typedef fx_array *(*fx_map2_fn)(fx_array *x, fx_array *y);
