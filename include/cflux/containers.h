@@ -185,8 +185,9 @@ FX_API fx_embeddingbag_layer *fxi_embeddingbag(const fx_embeddingbag_args *a);
 /* ---- WeightNorm ------------------------------------------------------------------------------ */
 /* Calls `layer` after replacing one of its arrays, v, by g·v/√(Σv² + ε). `which` is the name of v
  * in the layer. The sum is along `dims`; ε is the machine epsilon of v's type. v and g are trained.
- * A new layer has g = √(Σv²) + ε. The constructor evaluates v. FX_STATUS_ARGUMENT if v contains
- * only zeros, because it then has no direction. Flux.WeightNorm; Salimans, Kingma, 2016. */
+ * A new layer has g = √(Σv² + ε), so that it computes the same as `layer`. The constructor
+ * evaluates v. FX_STATUS_ARGUMENT if v contains only zeros, because it then has no direction.
+ * Flux.WeightNorm; Salimans, Kingma, 2016. */
 typedef struct fx_weightnorm_layer {
     fx_object base;
     void *layer;

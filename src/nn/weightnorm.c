@@ -130,7 +130,8 @@ static bool weightnorm_build(const fx_type *type, const void *options, void *sel
         return false;
     if (all_zero == 1)
         return fxi_layer_fail(type, "the array %s of %s is all zero", l->which, got);
-    fx_array *length = fx_add(fx_sqrt(squares(v, &l->dims)), fxi_epsilon(fx_eltype(v)));
+    /* The divisor of `normalised`, so that a new layer computes what the layer in it computes. */
+    fx_array *length = fx_sqrt(fx_add(squares(v, &l->dims), fxi_epsilon(fx_eltype(v))));
     l->g = fx_stop_gradient(fx_cast(length, fx_eltype(v))); /* a parameter, not a function of v */
     return !fx_is_error(l->g);
 }

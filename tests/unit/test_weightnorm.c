@@ -29,6 +29,20 @@ static void length_and_direction(void **state)
     HOLDS(bias->g, 1);
 }
 
+/* ε is inside both roots, so a new layer computes what its layer computes, also for rows that are
+ * shorter than √ε = 3.45e-4. Flux's doctest says: "forward pass is the same as with the original
+ * layer". */
+static void short_rows_keep_their_length(void **state)
+{
+    (void)state;
+    fx_array *short_row = fx_reshape(fx_vector(3e-5, 0, 4e-5, 2), 2, 2);
+    fx_weightnorm_layer *l = fx_weightnorm(fx_dense(0, 0, .weight_array = short_row));
+    NEAR(fx_at(fx_call(l, fx_vector(1, 2)), 0) / 11e-5, 1, 1e-6);
+    fx_array *no_row = fx_reshape(fx_vector(0, 0, 0, 2), 2, 2);
+    l = fx_weightnorm(fx_dense(0, 0, .weight_array = no_row));
+    NEAR(fx_at(l->g, 0), sqrt(0x1p-23), 1e-9);
+}
+
 static void gradients_reach_both_parts(void **state)
 {
     (void)state;
@@ -96,6 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(length_and_direction),
+        TEST(short_rows_keep_their_length),
         TEST(gradients_reach_both_parts),
         TEST(is_removed),
         TEST(is_shown),
