@@ -54,13 +54,14 @@ FX_API fx_array *fx_pixel_shuffle(fx_array *x, int64_t r);
     F(fx_dims, stride, FXI_DIMS_ONE)   /* per spatial axis, or one number for all */               \
     F(fx_dims, pad, FXI_DIMS_ZERO)     /* zeros: n, one per axis, or (before, after) per axis */   \
     F(fx_dims, dilation, FXI_DIMS_ONE) /* distance of a patch's elements, given like stride */     \
-    F(bool, flipped, false)            /* true: patches in their own order (PyTorch); false: reversed,  \
-                                          for kernels of fx_convolve */
+    F(bool, flipped, true)             /* true: patches in their own order; false: reversed, for      \
+                                          kernels of fx_convolve */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_unfold_args, FXI_UNFOLD_ARGS);
 /* Copies every patch that a convolution multiplies by its kernel into a row: the result is (Π
- * windows)×(Π kernel · channels)×batch. fx_convolve(x, w) is the product of each matrix and w as a
- * matrix (Π kernel · channels)×out. NNlib.unfold. */
+ * windows)×(Π kernel · channels)×batch. fx_convolve(x, w, .flipped = true) is the product of each
+ * matrix and w as a matrix (Π kernel · channels)×out; fx_convolve(x, w) is that product for patches
+ * with .flipped = false. NNlib.unfold. */
 FX_API fx_array *fxi_unfold(const fx_unfold_args *a);
 #define fx_unfold(...)                                                                             \
     FXI_CALL(fxi_unfold(FXI_OPTIONS(fx_unfold_args, FXI_UNFOLD_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
@@ -74,7 +75,7 @@ FX_API fx_array *fxi_unfold(const fx_unfold_args *a);
     F(fx_dims, stride, FXI_DIMS_ONE)   /* per spatial axis, or one number for all */               \
     F(fx_dims, pad, FXI_DIMS_ZERO)     /* as in fx_unfold */                                       \
     F(fx_dims, dilation, FXI_DIMS_ONE) /* distance of a patch's elements, given like stride */     \
-    F(bool, flipped, false)            /* as in fx_unfold */
+    F(bool, flipped, true)             /* as in fx_unfold */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_fold_args, FXI_FOLD_ARGS);
 /* Adds the patches of fx_unfold at their positions: the gradient of fx_unfold as an operation. The

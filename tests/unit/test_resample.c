@@ -148,7 +148,7 @@ static void takes_patches(void **state)
     (void)state;
     fx_array *x = fx_reshape(fx_vector(1, 2, 3, 4), 4, 1, 1);
     CHECK(fx_unfold(x, FX_DIMS(2), .flipped = true), (3, 2, 1), 0, 1, 2, 3, 2, 3, 4);
-    CHECK(fx_unfold(x, FX_DIMS(2)), (3, 2, 1), 0, 2, 3, 4, 1, 2, 3);
+    CHECK(fx_unfold(x, FX_DIMS(2), .flipped = false), (3, 2, 1), 0, 2, 3, 4, 1, 2, 3);
     CHECK(fx_unfold(x, FX_DIMS(2), .flipped = true, .stride = FX_DIMS(2), .pad = FX_DIMS(1, 0)),
           (2, 2, 1), 0, 0, 2, 1, 3);
     CHECK(fx_unfold(x, FX_DIMS(2), .flipped = true, .dilation = FX_DIMS(2)), (2, 2, 1), 0, 1, 2, 3,
@@ -159,6 +159,17 @@ static void takes_patches(void **state)
           (4, 1, 1), 0, 1, 12, 23, 30);
     CHECK(fx_fold(fx_ones(5, 2, 1), FX_DIMS(4), FX_DIMS(2), .pad = FX_DIMS(1)), (4, 1, 1), 0, 2, 2,
           2, 2);
+}
+
+/* The example in NNlib's documentation of unfold and fold, which has no keyword arguments. */
+static void has_the_defaults_of_nnlib(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    fx_array *x = fx_reshape(fx_vector(100, 2, 3, 40, 5, 6, 700), 7, 1, 1);
+    fx_array *y = fx_unfold(x, FX_DIMS(3));
+    CHECK(y, (5, 3, 1), 0, 100, 2, 3, 40, 5, 2, 3, 40, 5, 6, 3, 40, 5, 6, 700);
+    CHECK(fx_fold(y, FX_DIMS(7), FX_DIMS(3)), (7, 1, 1), 0, 100, 4, 9, 120, 15, 12, 700);
 }
 
 /* The product of the patches and the kernel as a matrix is the convolution, for every option. */
@@ -374,6 +385,7 @@ int main(void)
         cmocka_unit_test(resizes_nothing_to_nothing),
         cmocka_unit_test(shuffles_pixels),
         cmocka_unit_test(takes_patches),
+        cmocka_unit_test(has_the_defaults_of_nnlib),
         cmocka_unit_test(unfolds_as_convolutions_see),
         cmocka_unit_test(refuses_patches),
         cmocka_unit_test(samples),
