@@ -41,9 +41,10 @@ FX_API void *fx_autosize(const char *text, fx_dims size);
 FX_API fx_rule *fx_parse_optimiser(const char *text);
 /* Makes a schedule (schedule.h) from a text in the names of ParameterSchedulers.jl, with steps that
  * count from 0: "Step(0.1, 0.5, 10)", "Sequence(Exp(0.1, 0.9) => 10, Constant(0.01) => 5)", and
- * "Warmup(0, 5, CosAnneal(0.001, 0, 45))", which is fx_schedule_warmup. The scope owns it. At
- * most 16 schedules may be nested. On failure: an error object, and an error record as for
- * fx_parse_model. */
+ * "Warmup(0, 5, CosAnneal(0.001, 0, 45))", which is fx_schedule_warmup. As in Julia, the first two
+ * arguments of CosAnneal, Triangle, Sin and their variants are the range and the offset: the values
+ * are from offset to offset + range. At most 16 schedules may be nested. The scope owns the result.
+ * On failure: an error object, and an error record as for fx_parse_model. */
 FX_API fx_schedule *fx_parse_schedule(const char *text);
 /* Returns a loss of losses.h by name, "mse" or "Flux.Losses.logitcrossentropy"; call it with
  * fx_call_loss(formula, ŷ, y). If the name is unknown, records FX_STATUS_FORMAT and returns a

@@ -67,8 +67,9 @@ FX_API fx_schedule *fx_schedule_shifted(fx_schedule *part, int64_t offset);
 /* A schedule whose arguments are schedules too. At step k it has the value of a schedule of the
  * same kind as `kind`, whose arguments are the values of numbers[0 … n−1] at k. `kind` must not
  * contain other schedules; its own arguments are not used. The arguments have the order of
- * ParameterSchedulers.jl; arguments with a default may be missing. NaN at a step where the period
- * or the number of steps is not positive. ComposedSchedule. */
+ * ParameterSchedulers.jl, where the first two of cosines, triangles and sines are the range d and
+ * the offset m; arguments with a default may be missing. NaN at a step where the period or the
+ * number of steps is not positive. ComposedSchedule. */
 FX_API fx_schedule *fx_schedule_composed(fx_schedule *kind, int n, fx_schedule *const *numbers);
 
 /* ---- conditions ------------------------------------------------------------------------------ */

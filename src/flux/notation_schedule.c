@@ -1,6 +1,6 @@
 /* notation_schedule.c: parses schedules: Step(0.1, 0.5, 10), CosAnneal(1e-3, 0, 45),
  * Sequence(Exp(0.1, 0.9) => 10, Constant(0.01) => 5), Warmup(0, 5, CosAnneal(1e-3, 0, 45)),
- * Loop(7, Exp(0.1, 0.9)), Shifted(Exp(0.1, 0.9), 5), ComposedSchedule(Exp(0, 0), (0.1, Step(1, 0.5,
+ * Loop(Exp(0.1, 0.9), 7), Shifted(Exp(0.1, 0.9), 5), ComposedSchedule(Exp(0, 0), (0.1, Step(1, 0.5,
  * 10))). */
 #include "notation_reader.h"
 #include "schedules.h"
@@ -122,14 +122,19 @@ static fx_schedule *take_warmup(fxi_reader *r, const char *start)
     return then && take(r, ')', ")") ? made(r, fx_schedule_warmup(from, steps, then), start) : NULL;
 }
 
-/* period, schedule */
+/* "schedule, period", or "period, schedule" as cflux 0.2 and earlier wrote it */
 static fx_schedule *take_loop(fxi_reader *r, const char *start)
 {
-    int64_t period;
-    if (!take_steps(r, &period) || !take(r, ',', ","))
+    const char c = fxi_reader_peek(r);
+    const bool number_first = (c >= '0' && c <= '9') || c == '-';
+    int64_t period = 0;
+    if (number_first && (!take_steps(r, &period) || !take(r, ',', ",")))
         return NULL;
     fx_schedule *part = take_schedule(r);
-    return part && take(r, ')', ")") ? made(r, fx_schedule_loop(part, period), start) : NULL;
+    if (!part || (!number_first && (!take(r, ',', ",") || !take_steps(r, &period))) ||
+        !take(r, ')', ")"))
+        return NULL;
+    return made(r, fx_schedule_loop(part, period), start);
 }
 
 /* "schedule, offset" of Shifted, "schedule, rate" of Interpolator */

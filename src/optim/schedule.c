@@ -52,13 +52,13 @@ static double polynomial(const fx_schedule *s, double k)
     return k < s->v[2] ? s->v[0] * pow(1 - k / s->v[2], s->v[1]) : 0;
 }
 
-/* m + |a − b|·part, of the first two numbers */
+/* range·part + offset, of the first two numbers, as in ParameterSchedulers.jl */
 static double between(const fx_schedule *s, double part)
 {
-    return fabs(s->v[0] - s->v[1]) * part + fmin(s->v[0], s->v[1]);
+    return s->v[0] * part + s->v[1];
 }
-/* |λ₀ − λ₁|(1 + cos(πk/n))/2 + min(λ₀, λ₁), with restarts after n steps unless they are off
- * (Loshchilov, Hutter, 2017). */
+/* range·(1 + cos(πk/n))/2 + offset, with restarts after n steps unless they are off (Loshchilov,
+ * Hutter, 2017). */
 static double cosine(const fx_schedule *s, double k)
 {
     const double at = s->v[3] != 0 ? fmod(k, s->v[2]) : k;
@@ -224,7 +224,7 @@ double fx_schedule_at(const fx_schedule *s, int64_t k)
 /* Is a schedule of this kind written with its parts first? */
 static bool parts_first(const struct row *r)
 {
-    return r == &rows[KIND_Interpolator] || r == &rows[KIND_Shifted];
+    return r == &rows[KIND_Interpolator] || r == &rows[KIND_Shifted] || r == &rows[KIND_Loop];
 }
 
 static void describe_numbers(const fx_schedule *s, const struct row *r, fx_text *text)
@@ -310,6 +310,8 @@ static fx_schedule *make(int kind, const fx_schedule *init)
 }
 
 #define MAKE(kind, ...) make(KIND_##kind, &(const fx_schedule){.v = {__VA_ARGS__}})
+/* The first two numbers of a schedule between two values: its range and its offset. */
+#define BETWEEN(a, b) fabs((a) - (b)), fmin((a), (b))
 fx_schedule *fx_schedule_constant(double value)
 {
     return MAKE(Constant, value);
@@ -332,31 +334,31 @@ fx_schedule *fx_schedule_poly(double start, double degree, int64_t steps)
 }
 fx_schedule *fx_schedule_cosine(double a, double b, int64_t period, bool restart)
 {
-    return MAKE(CosAnneal, a, b, (double)period, restart);
+    return MAKE(CosAnneal, BETWEEN(a, b), (double)period, restart);
 }
 fx_schedule *fx_schedule_triangle(double a, double b, int64_t period)
 {
-    return MAKE(Triangle, a, b, (double)period);
+    return MAKE(Triangle, BETWEEN(a, b), (double)period);
 }
 fx_schedule *fx_schedule_triangle_half(double a, double b, int64_t period)
 {
-    return MAKE(TriangleDecay2, a, b, (double)period);
+    return MAKE(TriangleDecay2, BETWEEN(a, b), (double)period);
 }
 fx_schedule *fx_schedule_triangle_exp(double a, double b, int64_t period, double decay)
 {
-    return MAKE(TriangleExp, a, b, (double)period, decay);
+    return MAKE(TriangleExp, BETWEEN(a, b), (double)period, decay);
 }
 fx_schedule *fx_schedule_sin(double a, double b, int64_t period)
 {
-    return MAKE(Sin, a, b, (double)period);
+    return MAKE(Sin, BETWEEN(a, b), (double)period);
 }
 fx_schedule *fx_schedule_sin_half(double a, double b, int64_t period)
 {
-    return MAKE(SinDecay2, a, b, (double)period);
+    return MAKE(SinDecay2, BETWEEN(a, b), (double)period);
 }
 fx_schedule *fx_schedule_sin_exp(double a, double b, int64_t period, double decay)
 {
-    return MAKE(SinExp, a, b, (double)period, decay);
+    return MAKE(SinExp, BETWEEN(a, b), (double)period, decay);
 }
 
 fx_schedule *fx_schedule_warmup(double start, int64_t steps, fx_schedule *then)

@@ -67,7 +67,7 @@ static void schedules_of_schedules(void **state)
     FOLLOWS(fx_schedule_composed(down, 2, numbers), 1, 0.5, 0.125, 0.0625);
     fx_schedule *const period[] = {numbers[1], numbers[1], fx_schedule_poly(1, 1, 2)};
     fx_schedule *s = fx_schedule_composed(fx_schedule_cosine(0, 0, 1, true), 3, period);
-    FOLLOWS(s, 0.5, 0.5);
+    FOLLOWS(s, 1, 1);
     assert_true(isnan(fx_schedule_at(s, 2))); /* a period of 0 */
     assert_int_equal(fx_error_status(), FX_OK);
 }
@@ -83,7 +83,8 @@ static void texts_of_schedules_of_schedules(void **state)
         {"OneCycle(50, 1; percent_start = 0.5, startval = 0.5)",
          "OneCycle(50.0, 1.0, 0.5, 1.0e-5, 0.5)"},
         {"Interpolator(Exp(1, 0.5), 390)", "Interpolator(Exp(1.0, 0.5), 390.0)"},
-        {"Shifted(Loop(2, Exp(1, 0.5)), 5)", "Shifted(Loop(2.0, Exp(1.0, 0.5)), 5.0)"},
+        {"Shifted(Loop(Exp(1, 0.5), 2), 5)", "Shifted(Loop(Exp(1.0, 0.5), 2.0), 5.0)"},
+        {"Loop(2, Exp(1, 0.5))", "Loop(Exp(1.0, 0.5), 2.0)"}, /* the order of earlier versions */
         {"ComposedSchedule(Exp(0, 0), (Step(1, 0.5, 2), 0.5))",
          "ComposedSchedule(Exp(0.0, 0.0), (Step(1.0, 0.5, 2.0), Constant(0.5)))"},
         {"ComposedSchedule(Constant(0), (1,))",
@@ -96,6 +97,29 @@ static void texts_of_schedules_of_schedules(void **state)
         fx_summary(fx_parse_schedule(rows[i][1]), text, sizeof text);
         assert_string_equal(text, rows[i][1]);
     }
+}
+
+/* The first two arguments in ParameterSchedulers.jl 0.4 are a range and an offset: its
+ * Triangle(range, offset, period) is range·tri(t) + offset, and CosAnneal begins at range + offset.
+ */
+static void ranges_and_offsets(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const double r = sqrt(0.5), d = 0.5;
+    FOLLOWS(fx_parse_schedule("CosAnneal(2, 1, 4)"), 3, 2 + r, 2, 2 - r, 3);
+    FOLLOWS(fx_parse_schedule("CosAnneal(2, 1, 4, false)"), 3, 2 + r, 2, 2 - r, 1);
+    FOLLOWS(fx_parse_schedule("CosAnneal(1, 3, 2)"), 4, 3.5, 4);
+    FOLLOWS(fx_parse_schedule("Triangle(2, 1, 4)"), 1, 2, 3, 2, 1);
+    FOLLOWS(fx_parse_schedule("TriangleDecay2(2, 1, 4)"), 1, 2, 3, 2, 1, 1 + d);
+    FOLLOWS(fx_parse_schedule("TriangleExp(2, 1, 4, 0.5)"), 1, 1.5, 1.5, 1.125, 1);
+    FOLLOWS(fx_parse_schedule("Sin(2, 1, 4)"), 1, 1 + 2 * r, 3, 1 + 2 * r, 1);
+    FOLLOWS(fx_parse_schedule("SinDecay2(2, 1, 4)"), 1, 1 + 2 * r, 3, 1 + 2 * r, 1, 1 + r);
+    FOLLOWS(fx_parse_schedule("SinExp(2, 1, 4, 0.5)"), 1, 1 + r, 1.5);
+    FOLLOWS(fx_parse_schedule("ComposedSchedule(Triangle(0, 0, 1), (2, 1, 4))"), 1, 2, 3, 2, 1);
+    char text[100];
+    fx_summary(fx_schedule_cosine(1, 3, 4, true), text, sizeof text);
+    assert_string_equal(text, "CosAnneal(2.0, 1.0, 4.0, true)");
 }
 
 static void wrong_schedules(void **state)
@@ -325,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formulas),
+        cmocka_unit_test(ranges_and_offsets),
         cmocka_unit_test(wrong_schedules),
         cmocka_unit_test(schedules_of_schedules),
         cmocka_unit_test(texts_of_schedules_of_schedules),
