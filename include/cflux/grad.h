@@ -13,8 +13,9 @@ FXI_BEGIN_C
  * the gradient of model->weight. For an array as `model` the result is an array. Owned by the
  * scope. `loss` is a one-element floating-point array.
  *
- * Parameters that the loss does not depend on get zeros; integer arrays and fields that are not
- * trainable get NULL. A tied array has one gradient, the sum over its uses. Flux.gradient.
+ * Parameters that the loss does not depend on get zeros, and fx_update does not change them;
+ * integer arrays and fields that are not trainable get NULL. A tied array has one gradient, the sum
+ * over its uses. Flux.gradient.
  *
  * Errors: FX_STATUS_SHAPE if the loss does not have one element; FX_STATUS_DTYPE if it is not
  * floating-point; FX_STATUS_ARGUMENT for NULL; FX_STATUS_STATE if the loss was built before the

@@ -307,7 +307,10 @@ FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
 /* Applies one update: computes new parameters and state in one plan, together with the arrays of
  * fx_want and fx_set, staged layer state, and pending results that use the old parameters. Then it
  * rebinds the handles of the model's arrays: pointers to parameters stay valid and have the new
- * values. On failure model and state are not changed. A GPU can find an index out of range only
+ * values. An array on which the loss of fx_gradient does not depend is not changed, and its state
+ * neither: no weight decay, no momentum of earlier updates, as in Flux, where its gradient is
+ * `nothing`. (Among several processes, an array that another member uses has the gradient 0 here:
+ * dist.h.) On failure model and state are not changed. A GPU can find an index out of range only
  * after the call has returned FX_OK (ops.h). FX_STATUS_ARGUMENT if the three trees do not match or
  * .observations is out of range; FX_STATUS_SHAPE if the size of a gradient, or of the state's
  * arrays, differs from that of the parameter, or if a new value has another element type than the

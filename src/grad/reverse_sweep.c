@@ -364,7 +364,10 @@ static fx_array *result_of(sweep *s, fx_array *x)
         return fxi_array_of(e->gradient->node);
     if (s->inner)
         return NULL;
-    return fxi_full((fx_dtype)x->node->dtype, 0, x->node->ndim, x->node->shape);
+    fx_array *zeros = fxi_full((fx_dtype)x->node->dtype, 0, x->node->ndim, x->node->shape);
+    if (!fx_is_error(zeros))
+        zeros->node->no_gradient = true;
+    return zeros;
 }
 
 static fx_status enter_wanted(sweep *s, fx_array *const *x, int n)

@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "rules.h"
+#include "update_items.h"
 
 typedef struct squares {
     fx_array *largest; /* magnitude of an element; also the first error */
@@ -55,9 +56,10 @@ fx_array *fx_global_norm(void *gradient)
     return fx_keep(status == FX_OK ? fx_mul(s.scale, fx_sqrt(s.sum)) : fx_error_array(status));
 }
 
+/* An update must still find that the loss does not depend on an array. */
 static fx_array *scaled(fx_array *x, void *factor)
 {
-    return fx_mul(x, fx_cast(factor, fx_eltype(x)));
+    return fxi_is_no_gradient(x) ? x : fx_mul(x, fx_cast(factor, fx_eltype(x)));
 }
 
 void *fxi_clip_global_norm(void *gradient, double most)

@@ -161,6 +161,11 @@ static fx_status mismatch(const fx_spot *at, int tree)
 /* ---- parameters that the loss does not use ----------------------------------------------------
  */
 
+bool fxi_is_no_gradient(const fx_array *g)
+{
+    return g->node && g->node->no_gradient;
+}
+
 /* True for the result of fx_gradient for a parameter that the loss does not use: a literal 0, on no
  * device. */
 static bool is_literal_zero(const fx_array *g)
@@ -268,7 +273,8 @@ void fxi_update_note_constant(void *state, void *model, void *gradient)
  */
 
 /* Adds a leaf of the state with its array and gradient. An array without a gradient is not updated.
- */
+ * Nor is one that the loss does not use, whose gradient is `nothing` in Flux: neither weight decay
+ * nor an earlier momentum changes it. */
 static void take_leaf(fxi_items *s, const fx_spot *at)
 {
     fxi_state_leaf *l = at->objects[0];
@@ -284,6 +290,8 @@ static void take_leaf(fxi_items *s, const fx_spot *at)
         return;
     if (!fx_is_array(x) || !fx_is_array(g))
         s->status = mismatch(at, fx_is_array(x) ? 2 : 0);
+    else if (!among && !fx_is_error(x) && fxi_is_no_gradient(g))
+        s->status = check_gradient(x, g);
     else
         fxi_items_add(s, l, x, g);
 }

@@ -68,6 +68,7 @@ struct fxi_node {
     bool history_cut; /* its inputs were dropped when its training step closed */
     bool on_demand;   /* computed only if the program asks for it (fxi_on_demand) */
     bool quotient;    /* part of a quotient x·(1/d), with its gradient (fxi_quotient) */
+    bool no_gradient; /* zeros of fx_gradient for an array on which the loss does not depend */
     bool used;    /* an evaluated value was computed from it: not a result that nothing consumed */
     bool tied;    /* a view that follows its parent array: keeps its history (ties.c) */
     bool ghost;   /* belongs to the tape of a recorded training step (tape.h) */

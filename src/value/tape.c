@@ -269,6 +269,7 @@ void fxi_tape_forget(fxi_context *c, const fxi_node *n)
         t->entries[i].live = NULL;
         t->entries[i].node->weak = n->weak;
         t->entries[i].node->quotient = n->quotient;
+        t->entries[i].node->no_gradient = n->no_gradient;
         t->entries[i].node->device = n->device;
     }
 }
@@ -324,7 +325,7 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     /* Literals and random streams are not compared: the plan takes them as inputs. */
     if (attr)
         g->attr = *attr;
-    g->weak = g->wanted = g->on_demand = g->quotient = false;
+    g->weak = g->wanted = g->on_demand = g->quotient = g->no_gradient = false;
     g->device = device;
     g->seq = c->seq++;
     e->skipped = 0;

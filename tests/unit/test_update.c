@@ -450,17 +450,61 @@ static void loss_without_the_model(void **test)
     fx_message_set_hook(NULL, NULL);
 }
 
+/* One step of a model of two layers whose loss uses only one of them. how 1: recorded; 2: with
+ * clipped gradients; 3: out of place. */
+static void use_one_layer(void *opt, void *m, int64_t layer, int how)
+{
+    FXI_OPEN(how == 1 ? FXI_SCOPE_RECORD : FXI_SCOPE_STEP);
+    fx_array *loss = fx_sum(fx_square(fx_call(fx_child(m, layer), fx_ones(2, 3))));
+    void *g = fx_gradient(loss, m);
+    g = how == 2 ? fx_clip_global_norm(g, 0.5) : g;
+    if (how != 3) {
+        assert_int_equal(fx_update(opt, m, g), FX_OK);
+        return;
+    }
+    void *both = fx_updated(opt, m, g);
+    assert_int_equal(fx_loadmodel(m, fx_child(both, 1)), FX_OK);
+    assert_int_equal(fx_loadmodel(opt, fx_child(both, 0)), FX_OK);
+}
+
+/* Flux's gradient of an array that the loss does not use is `nothing`, and Optimisers.jl then skips
+ * the array and its state: weight decay and the momentum of earlier steps do not change it. */
+static void unused_arrays_stay(void **test)
+{
+    (void)test;
+    for (int how = 0; how < 4; how++) {
+        FX_SCOPE;
+        fx_dense_layer *a = fx_dense(2, 2), *b = fx_dense(2, 2);
+        void *m = fx_tuple(a, b), *opt = fx_setup(fx_adamw(0.1, .lambda = 0.1), m);
+        use_one_layer(opt, m, 1, how); /* gives b a momentum */
+        double used = fx_at(a->weight, 3), old[4], now[4];
+        fx_array *moment = fx_child(fx_child_named(fx_child(opt, 1), "weight"), 0);
+        const double old_moment = fx_at(moment, 0);
+        check_read("weight", b->weight, old, 4);
+        for (int k = 0; k < 3; k++)
+            use_one_layer(opt, m, 0, how);
+        check_read("weight", b->weight, now, 4);
+        for (int i = 0; i < 4; i++)
+            assert_true(now[i] == old[i]);
+        assert_true(fx_at(moment, 0) == old_moment);
+        assert_true(fx_at(a->weight, 3) != used);
+        use_one_layer(opt, m, 1, how);
+        assert_true(fx_at(b->weight, 0) != old[0]);
+        assert_int_equal(fx_error_status(), FX_OK);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_of_a_state),           cmocka_unit_test(numbers_of_nothing),
-        cmocka_unit_test(numbers_of_tied_arrays),       cmocka_unit_test(structs_have_no_state),
-        cmocka_unit_test(other_structures_are_refused), cmocka_unit_test(state_of_another_size),
-        cmocka_unit_test(setup_without_a_rule),         cmocka_unit_test(first_failure_of_several),
-        cmocka_unit_test(parts_without_gradient),       cmocka_unit_test(updated_without_memory),
-        cmocka_unit_test(types_of_gradients),           cmocka_unit_test(adjusting_whole_numbers),
-        cmocka_unit_test(adjusted_without_memory),      cmocka_unit_test(loss_without_the_model),
-        cmocka_unit_test(status_of_error_objects),
+        cmocka_unit_test(unused_arrays_stay),       cmocka_unit_test(numbers_of_a_state),
+        cmocka_unit_test(numbers_of_nothing),       cmocka_unit_test(numbers_of_tied_arrays),
+        cmocka_unit_test(structs_have_no_state),    cmocka_unit_test(other_structures_are_refused),
+        cmocka_unit_test(state_of_another_size),    cmocka_unit_test(setup_without_a_rule),
+        cmocka_unit_test(first_failure_of_several), cmocka_unit_test(parts_without_gradient),
+        cmocka_unit_test(updated_without_memory),   cmocka_unit_test(types_of_gradients),
+        cmocka_unit_test(adjusting_whole_numbers),  cmocka_unit_test(adjusted_without_memory),
+        cmocka_unit_test(loss_without_the_model),   cmocka_unit_test(status_of_error_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
