@@ -83,9 +83,8 @@ FXI_OPTION_STRUCT(fx_splitobs_args, FXI_SPLITOBS_ARGS);
  * rest; here 70 %, 15 % and 15 %. A fraction f of n observations is round(f·n), halves to even. The
  * parts keep the order of the data unless .shuffle is set; with .stratified they are in the order
  * of the labels, and a count is divided among the labels in proportion to their numbers of
- * observations (MLUtils takes that many of each label). FX_STATUS_ARGUMENT if a number is negative
- * or not finite, if a count is not whole, or if the parts need more observations than the data has.
- * MLUtils.splitobs. */
+ * observations. FX_STATUS_ARGUMENT if a number is negative or not finite, if a count is not whole,
+ * or if the parts need more observations than the data has. MLUtils.splitobs. */
 FX_API void *fxi_splitobs(const fx_splitobs_args *a);
 /* A tuple of k pairs (training, validation) of views: fold i validates on the i-th of k consecutive
  * parts and trains on the rest; the first n mod k parts have one observation more.

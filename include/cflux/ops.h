@@ -270,7 +270,8 @@ FX_API fx_array *fxi_any_true(const fx_reduce_args *a); /* some element is true;
 FX_API fx_array *fxi_all_true(const fx_reduce_args *a); /* all elements are true; Bool only */
 FX_API fx_array *fxi_norm(const fx_reduce_args *a);     /* √Σx² */
 /* softmax: y = e^(x−m) / Σe^(x−m), m = max(x); logsoftmax: y = x − m − log Σe^(x−m). Along axis 0
- * by default; y has the shape of x. Stable for large x. */
+ * by default; y has the shape of x. Stable for large x. NaN for x = +Inf, where NNlib's softmax is
+ * 1/n for n such elements; −Inf gives 0 beside finite numbers. */
 FX_API fx_array *fxi_softmax(const fx_softmax_args *a);
 FX_API fx_array *fxi_logsoftmax(const fx_softmax_args *a);
 FX_API fx_array *fxi_logsumexp(const fx_reduce_args *a); /* m + log Σe^(x−m); all axes by default */
