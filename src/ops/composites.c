@@ -230,7 +230,8 @@ fx_array *fx_asinh(fx_array *x)
     fx_array *root = fx_sqrt(fx_add(1, fx_square(m)));
     fx_array *small = fx_add(m, fx_div(fx_square(m), fx_add(1, root)));
     fx_array *y = fx_add(fx_log(safe), fx_log1p(fx_where(large, root, small)));
-    return fx_keep(fx_where(negative, fx_neg(y), y));
+    /* ±0 themselves, because log 1 + (−0) is +0. */
+    return fx_keep(fx_where(fx_eq(x, 0), x, fx_where(negative, fx_neg(y), y)));
 }
 
 /* With d = x − 1: log1p(d + √d·√(d + 2)); the product of roots cannot overflow. */
@@ -273,7 +274,7 @@ fx_array *fx_ceil(fx_array *x)
 }
 
 /* Rounds up if the fraction is above ½, or is ½ and the floor is odd. The fraction of an infinite x
- * is NaN. */
+ * is NaN. −(−1 − low) is low + 1, but −0 where low is −1, for x in (−1, 0). */
 fx_array *fx_round(fx_array *x)
 {
     FXI_OPERATION("round");
@@ -284,7 +285,7 @@ fx_array *fx_round(fx_array *x)
     fx_array *fraction = fx_sub(x, low);
     fx_array *odd = fx_ne(low, fx_mul(2, fx_floor(fx_mul(0.5, low))));
     fx_array *up = fx_or(fx_gt(fraction, 0.5), fx_and(fx_eq(fraction, 0.5), odd));
-    return fx_keep(fx_where(up, fx_add(low, 1), low));
+    return fx_keep(fx_where(up, fx_neg(fx_sub(-1, low)), low));
 }
 
 fx_array *fx_trunc(fx_array *x)

@@ -243,6 +243,35 @@ static void special_values(void **state)
 }
 
 /* Signs in all combinations; integers divided by 0 leave a remainder of a. */
+/* Functions that are odd near 0 keep the sign of a zero, and the results of rounding have the sign
+ * of x (C's asinh, rint, ceil, trunc, …). */
+static void zeros_keep_their_sign(void **state)
+{
+    (void)state;
+    static const struct {
+        fx_array *(*f)(fx_array *x);
+        double x;
+    } rows[] = {{fx_asinh, 0},   {fx_sinh, 0},   {fx_tan, 0},   {fx_asin, 0},    {fx_atan, 0},
+                {fx_atanh, 0},   {fx_sign, 0},   {fx_round, 0}, {fx_ceil, 0},    {fx_trunc, 0},
+                {fx_round, 0.4}, {fx_round, .5}, {fx_ceil, .5}, {fx_trunc, 0.9}, {fx_tanh, 0}};
+    static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
+    for (size_t k = 0; k < COUNT(rows); k++)
+        for (size_t t = 0; t < COUNT(types); t++) {
+            FX_SCOPE;
+            const double y = fx_item(rows[k].f(fx_full_dtype(types[t], -rows[k].x, 1)));
+            if (y != 0 || !signbit(y))
+                fail_msg("row %zu, %s: got %g, expected -0", k, fx_dtype_name(types[t]), y);
+            const double z = fx_item(rows[k].f(fx_full_dtype(types[t], 0, 1)));
+            if (z != 0 || signbit(z))
+                fail_msg("row %zu, %s: got %g, expected 0", k, fx_dtype_name(types[t]), z);
+        }
+    FX_SCOPE; /* at 0 the gradient of asinh is 1 */
+    fx_array *x = vector64(&(const double){0}, 1);
+    fx_array *g = NULL;
+    fx_gradient_of(fx_sum(fx_asinh(x)), &x, 1, &g);
+    CHECK(g, (1), 0, 1);
+}
+
 /* Their parts would overflow. */
 static void large_values_are_finite(void **state)
 {
@@ -400,6 +429,7 @@ int main(void)
         cmocka_unit_test(gradients_at_special_points),
         cmocka_unit_test(gradients_with_infinite_factors),
         cmocka_unit_test(special_values),
+        cmocka_unit_test(zeros_keep_their_sign),
         cmocka_unit_test(large_values_are_finite),
         cmocka_unit_test(remainders),
         cmocka_unit_test(comparison_and_logic),
