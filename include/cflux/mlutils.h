@@ -52,7 +52,8 @@ FX_API void *fxi_joinobs(int n, void *const *data);
 #define fx_joinobs(...) fxi_joinobs(FXI_OBJECTS(__VA_ARGS__))
 /* Data whose observations are windows: window i has the observations i·stride … i·stride + size − 1
  * of the data, along a further axis at the end. Windows beyond the data are omitted.
- * FX_STATUS_ARGUMENT if size or stride is below 1. MLUtils.slidingwindow. */
+ * FX_STATUS_ARGUMENT if size or stride is below 1, or size is above the number of observations.
+ * MLUtils.slidingwindow. */
 FX_API void *fx_slidingwindow(void *data, int64_t size, int64_t stride);
 /* Data whose observations are batches of `batchsize` observations in order. With `partial` a
  * smaller last batch is included; this batch can only be requested alone, with a 0-d index.
@@ -101,14 +102,15 @@ FX_API void *fx_timeseries_kfolds(void *data, int64_t k);
 /* A tuple of two views, of the data and of the labels (integers, one per observation), in which
  * every label occurs at least round(fraction·m) times, m the count of the most frequent label:
  * observations of rarer labels are repeated, each observation of a label equally often or once
- * more. The result is in random order with `shuffle`, else the repeats follow the data.
+ * more. With `shuffle`, those repeated once more are random, and the result is in random order.
+ * Otherwise they are the first ones of the label, and the repeats follow the data.
  * FX_STATUS_ARGUMENT if fraction is negative or above 10⁶. MLUtils.oversample.
  */
 FX_API void *fx_oversample(void *data, fx_array *labels, double fraction, bool shuffle,
                            uint64_t seed);
 /* A tuple of two views, of the data and of the labels, in which every label occurs as often as the
- * least frequent one: a random selection without replacement, in random order with `shuffle`, else
- * in the order of the data. MLUtils.undersample. */
+ * least frequent one. With `shuffle`: a random selection without replacement, in random order.
+ * Otherwise the first observations of each label, in the order of the data. MLUtils.undersample. */
 FX_API void *fx_undersample(void *data, fx_array *labels, bool shuffle, uint64_t seed);
 /* The distinct labels (integers, any shape) in ascending order and how often each occurs: a named
  * tuple "labels", "counts" of Int64 vectors. MLUtils.group_counts. */

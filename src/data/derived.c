@@ -270,6 +270,10 @@ static void *make_windows(const char *op, const windows *init)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op,
                                       "size %lld and stride %lld must be positive",
                                       (long long)init->size, (long long)init->stride));
+    if (init->size > n && !init->batches)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op,
+                                      "a window of %lld observations is too large for %lld",
+                                      (long long)init->size, (long long)n));
     return fxi_new(&windows_type, init);
 }
 

@@ -613,10 +613,10 @@ void *fx_oversample(void *data, fx_array *labels, double fraction, bool shuffle,
         int64_t *own = g.order + g.start[k], missing = want - size;
         for (; missing > size; missing -= size)
             append(&list, size, own);
-        if (missing > 0) {
+        if (missing > 0 && shuffle)
             fxi_draw_order(&draws, size, own);
+        if (missing > 0)
             append(&list, missing, own);
-        }
     }
     free_groups(&g);
     return take_both(data, labels, &list, shuffle, &draws);
@@ -640,7 +640,8 @@ void *fx_undersample(void *data, fx_array *labels, bool shuffle, uint64_t seed)
     for (int64_t k = 0; k < g.count; k++)
         least = group_size(&g, k) < least ? group_size(&g, k) : least;
     for (int64_t k = 0; k < g.count; k++) {
-        fxi_draw_order(&draws, group_size(&g, k), g.order + g.start[k]);
+        if (shuffle)
+            fxi_draw_order(&draws, group_size(&g, k), g.order + g.start[k]);
         append(&list, least, g.order + g.start[k]);
     }
     free_groups(&g);
