@@ -148,8 +148,10 @@ fx_array *fxi_match_type(fx_array *parameter, fx_array *x)
     if ((wide || half) && !__atomic_test_and_set(&warned[half], __ATOMIC_RELAXED))
         fx_message(1,
                    "Layer with %s parameters got %s input.\n"
-                   "  The input will be converted, but any earlier layers may be very slow.",
-                   fx_dtype_name(want), fx_dtype_name(got));
+                   "  The input will be converted, but %s.",
+                   fx_dtype_name(want), fx_dtype_name(got),
+                   half ? "may indicate a problem in earlier layers"
+                        : "any earlier layers may be very slow");
     return fx_cast(x, want);
 }
 

@@ -175,6 +175,12 @@ static void test_element_types(void **state)
     assert_string_equal(warning,
                         "Layer with Float32 parameters got Float64 input.\n"
                         "  The input will be converted, but any earlier layers may be very slow.");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(fx_eltype(fx_call(fx_f16(l), fx_ones(3))), FX_DTYPE_F16);
+    assert_int_equal(warnings, 2);
+    assert_string_equal(warning, "Layer with Float16 parameters got Float32 input.\n"
+                                 "  The input will be converted, but may indicate a problem in "
+                                 "earlier layers.");
     fx_message_set_hook(NULL, NULL);
     assert_int_equal(fx_error_status(), FX_OK);
 }
