@@ -101,7 +101,7 @@ static int32_t donor_number(const fxi_tape *t, const fxi_node *donor)
 
 static bool denied(const fxi_node *donor)
 {
-    /* 0 replaces its number in the graph: the tape decides whether the graph reads it. */
+    /* 0, as if the graph read the donor: the tape decides whether it does. */
     return donor && fxi_not_donatable(donor, 0);
 }
 

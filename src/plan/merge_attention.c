@@ -6,7 +6,7 @@
  * logarithms. The gradient of q and that of k and v have the scores and the gradients of α in
  * common; some devices compute all three in one step.
  *
- * A merged step reads its operands where the first of the two does, and they are the same values.
+ * A merged step is at the position of the first of the two, whose operands are the same values.
  * The other output is computed earlier than without merging, so no reader comes too early.
  */
 #include "build.h"
