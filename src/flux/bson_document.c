@@ -26,6 +26,7 @@ static fxi_bson value_of(const bson_iter_t *iter)
     case BSON_TYPE_INT32:
     case BSON_TYPE_INT64:
         v.kind = FXI_BSON_INT;
+        v.size = bson_iter_type(iter) == BSON_TYPE_INT32 ? sizeof(int32_t) : sizeof(int64_t);
         v.u.integer = bson_iter_as_int64(iter);
         break;
     case BSON_TYPE_DOUBLE:

@@ -26,7 +26,7 @@ typedef enum fxi_bson_kind {
 /* A value. Its pointers point into the file. */
 typedef struct fxi_bson {
     fxi_bson_kind kind;
-    uint32_t size; /* of a string without its end, of a binary, of a whole document */
+    uint32_t size; /* of an integer, a string without its end, a binary, a whole document */
     union {
         int64_t integer; /* also for a Bool */
         double number;

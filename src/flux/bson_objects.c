@@ -361,7 +361,8 @@ static void *value(fxi_julia *j, fxi_bson v, int depth)
     case FXI_BSON_BOOL:
         return scalar(FX_DTYPE_BOOL, (double)v.u.integer);
     case FXI_BSON_INT:
-        return fxi_from(FX_DTYPE_I64, &v.u.integer, 0, NULL);
+        return v.size == sizeof(int32_t) ? scalar(FX_DTYPE_I32, (double)v.u.integer)
+                                         : fxi_from(FX_DTYPE_I64, &v.u.integer, 0, NULL);
     case FXI_BSON_DOUBLE:
         return scalar(FX_DTYPE_F64, v.u.number);
     case FXI_BSON_STRING:

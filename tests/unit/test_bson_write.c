@@ -150,6 +150,22 @@ static void every_layer_and_back(void **state)
     assert_true(fx_item(fx_all(fx_eq(y, z))) == 1);
 }
 
+/* Numbers keep their type: BSON has 32-bit and 64-bit integers, as Julia has Int32 and Int64. */
+static void numbers_and_back(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    for (int type = 0; type < FX_DTYPE_COUNT; type++) {
+        const char *path = fresh_path("number.bson");
+        fx_array *x = fxi_full((fx_dtype)type, 1, 0, NULL);
+        assert_int_equal(fx_save(path, "x", x), FX_OK);
+        fx_array *y = fx_load_key(path, "x");
+        assert_int_equal(fx_eltype(y), type);
+        assert_int_equal(fx_ndims(y), 0);
+        assert_true(fx_item(y) == 1);
+    }
+}
+
 /* Each function as an activation and in a chain. check_bson.py lists their modules in Julia. */
 static void every_function_and_back(void **state)
 {
@@ -490,6 +506,7 @@ int main(void)
         cmocka_unit_test(arrays_of_bytes),
         cmocka_unit_test(the_trees_of_flux),
         cmocka_unit_test(every_layer_and_back),
+        cmocka_unit_test(numbers_and_back),
         cmocka_unit_test(every_function_and_back),
         cmocka_unit_test(state_and_back),
         cmocka_unit_test(state_of_flux),
