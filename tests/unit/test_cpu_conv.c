@@ -1,7 +1,10 @@
 /* Convolutions on the CPU against the defining sum in double: all three kinds, one to three axes,
  * random strides, paddings, dilations, groups and kernel directions, unused borders, 16-bit floats,
- * failing allocations. ctest: timeout=300 */
+ * numbers that are not finite, the bits of threads and of batches, failing allocations. ctest:
+ * timeout=300 */
 #include "cpu_check.h"
+#include "cpu_conv.h"
+#include "cpu_parallel.h"
 #include "cpu_plugin.h"
 
 typedef struct problem {
@@ -375,9 +378,10 @@ static void infinite_weights(void **state)
 
 /* Fails every allocation of one kind in turn; many channels, few channels and one tap are computed
  * in three ways. */
-static void fail_each(int kind, int32_t stride, int64_t channels, int64_t taps)
+static void fail_each(int kind, int32_t stride, int64_t channels, int64_t taps, int32_t groups)
 {
     problem p = plain_2d(28, taps, channels, channels, 1, 0);
+    p.a.groups = groups, p.w[2] = channels / groups;
     p.a.stride[0] = p.a.stride[1] = stride;
     p.y[0] = p.y[1] = (28 - taps) / stride + 1;
     operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x);
@@ -411,10 +415,210 @@ static void failing_allocations(void **state)
     for (int kind = 0; kind < 3; kind++)
         for (int32_t stride = 1; stride <= 2; stride++)
             for (int64_t channels = 6; channels <= 16; channels += 10)
-                fail_each(kind, stride, channels, 5);
-    fail_each(FX_CONV_FORWARD, 2, 40, 1);
-    fail_each(FX_CONV_DATA, 2, 40, 1);
-    fail_each(FX_CONV_WEIGHT, 1, 40, 1);
+                fail_each(kind, stride, channels, 5, 1);
+    for (int kind = 0; kind < 3; kind++)
+        fail_each(kind, 1, 6, 5, 3);
+    fail_each(FX_CONV_FORWARD, 2, 40, 1, 1);
+    fail_each(FX_CONV_DATA, 2, 40, 1, 1);
+    fail_each(FX_CONV_WEIGHT, 1, 40, 1, 1);
+}
+
+/* ---- groups, read in place ------------------------------------------------------------------- */
+
+/* Kernels of the heights that this method has; also paddings beyond the kernel, dilations, rows of
+ * windows shorter than a vector and longer than two. */
+static problem random_groups(void)
+{
+    static const int64_t heights[] = {3, 5, 7};
+    problem p = {.a = {.spatial = 2,
+                       .groups = (int32_t)random_in(2, 4),
+                       .flipped = (int32_t)random_in(0, 1)},
+                 .ndim = 4};
+    const int32_t stride = (int32_t)random_in(1, 2);
+    p.w[0] = random_in(1, 7), p.w[1] = heights[random_in(0, 2)];
+    for (int d = 0; d < 2; d++) {
+        p.a.stride[d] = stride;
+        p.a.dilation[d] = stride == 1 ? (int32_t)random_in(1, 3) : 1;
+        p.a.before[d] = (int32_t)random_in(0, random_in(0, 3) ? 3 : 9);
+        p.a.after[d] = (int32_t)random_in(0, 4);
+        const int64_t reach = (p.w[d] - 1) * p.a.dilation[d] + 1;
+        do
+            p.x[d] = random_in(1, d ? 19 : 45);
+        while (p.x[d] + p.a.before[d] + p.a.after[d] < reach);
+        p.y[d] = (p.x[d] + p.a.before[d] + p.a.after[d] - reach) / stride + 1;
+    }
+    const int64_t in = random_in(0, 1) ? 1 : random_in(1, 3);
+    const int64_t out = random_in(0, 1) ? 1 : random_in(1, 3);
+    p.x[2] = in * p.a.groups, p.y[2] = out * p.a.groups;
+    p.w[2] = in, p.w[3] = out * p.a.groups;
+    p.x[3] = p.y[3] = random_in(1, 2);
+    return p;
+}
+
+/* Does the method take this problem? */
+static bool in_place(const problem *p, int kind)
+{
+    fx_tensor t[3];
+    const int64_t *shapes[] = {p->x, p->w, p->y};
+    for (int k = 0; k < 3; k++) {
+        t[k] = (fx_tensor){.dtype = FX_DTYPE_F32, .ndim = (uint8_t)p->ndim};
+        memcpy(t[k].shape, shapes[k], (size_t)p->ndim * sizeof(int64_t));
+    }
+    fx_tensor in[] = {t[kind == FX_CONV_DATA ? 2 : 0], t[kind == FX_CONV_WEIGHT ? 2 : 1]};
+    const fx_step step = {.op = FX_OP_CONV,
+                          .cls = FX_CLASS_CONV,
+                          .nin = 2,
+                          .in = in,
+                          .out = t[kind == FX_CONV_FORWARD ? 2
+                                   : kind == FX_CONV_DATA  ? 0
+                                                           : 1],
+                          .as.conv = {.attr = p->a}};
+    fx_step of_kind = step;
+    of_kind.as.conv.attr.kind = kind;
+    return fxi_cpu_conv_reads_in_place(&of_kind);
+}
+
+static void groups_in_place(void **state)
+{
+    (void)state;
+    int taken = 0, all = 0;
+    for (int round = 0; round < 60; round++) {
+        const problem p = random_groups();
+        for (int kind = 0; kind < 3; kind++, all++) {
+            check_problem(&p, kind, FX_DTYPE_F32);
+            taken += in_place(&p, kind);
+        }
+    }
+    assert_true(fxi_cpu_simd()->conv_masked ? taken > all / 4 : taken == 0);
+}
+
+/* A group of 16 channels; a wide kernel; tiles of seven and of eight rows and rows that fill none.
+ */
+static const problem groups_of_each[] = {
+    {.a = {.spatial = 2, .groups = 3, .stride = {1, 1}, .dilation = {1, 1}, .before = {1, 1}},
+     .x = {28, 14, 48, 3},
+     .w = {3, 3, 16, 48},
+     .y = {27, 13, 48, 3},
+     .ndim = 4},
+    {.a = {.spatial = 2, .groups = 2, .stride = {2, 2}, .dilation = {1, 1}, .before = {7, 3}},
+     .x = {41, 17, 2, 5},
+     .w = {16, 7, 1, 6},
+     .y = {17, 7, 6, 5},
+     .ndim = 4},
+    {.a = {.spatial = 2, .groups = 4, .stride = {1, 1}, .dilation = {2, 3}, .before = {4, 6}},
+     .x = {33, 29, 12, 2},
+     .w = {5, 5, 3, 4},
+     .y = {29, 23, 4, 2},
+     .ndim = 4}};
+
+/* The same bits from threads, and from each image alone. */
+static void bits_of_groups(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof groups_of_each / sizeof *groups_of_each; k++) {
+        const problem *p = &groups_of_each[k];
+        for (int kind = 0; kind < 3; kind++) {
+            const fxi_conv_masked_core *core = fxi_cpu_simd()->conv_masked;
+            assert_true(in_place(p, kind) == (core && p->w[2] <= core->channels &&
+                                              p->w[3] / p->a.groups <= core->channels));
+            check_problem(p, kind, FX_DTYPE_F32);
+            check_threads(p, kind);
+            fxi_cpu_parts_from(0);
+            check_threads(p, kind);
+            fxi_cpu_parts_from(FXI_PARTS_FROM);
+        }
+        problem one = *p;
+        one.x[3] = one.y[3] = 1;
+        operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p->x);
+        operand w = make_operand(FX_DTYPE_F32, DENSE, 4, p->w);
+        operand y = make_operand(FX_DTYPE_F32, DENSE, 4, p->y);
+        const operand *in[] = {&x, &w};
+        const fx_attr attr = {.conv = p->a};
+        assert_int_equal(run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, &y).status, FX_OK);
+        for (int64_t n = 0; n < p->x[3]; n++) {
+            operand image = make_operand(FX_DTYPE_F32, DENSE, 4, one.x);
+            operand alone = make_operand(FX_DTYPE_F32, DENSE, 4, one.y);
+            const size_t from = (size_t)length_of(&image) * sizeof(float),
+                         to = (size_t)length_of(&alone) * sizeof(float);
+            memcpy(image.data, (const char *)x.data + (size_t)n * from, from);
+            const operand *of_one[] = {&image, &w};
+            assert_int_equal(run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, of_one, &alone).status,
+                             FX_OK);
+            assert_memory_equal(alone.data, (const char *)y.data + (size_t)n * to, to);
+            drop_operand(&image), drop_operand(&alone);
+        }
+        drop_operand(&x), drop_operand(&w), drop_operand(&y);
+    }
+}
+
+/* Infinities and NaN of every operand reach the products they belong to, and no others, although
+ * the windows have padding. */
+static void odd_numbers_of_groups(void **state)
+{
+    (void)state;
+    if (!fxi_cpu_simd()->conv_masked)
+        return;
+    for (int round = 0; round < 40; round++) {
+        const problem p = random_groups();
+        const int64_t *const shapes[] = {p.x, p.w, p.y};
+        for (int kind = 0; kind < 3; kind++) {
+            operand all[3];
+            for (int k = 0; k < 3; k++) {
+                all[k] = make_operand(FX_DTYPE_F32, DENSE, 4, shapes[k]);
+                for (int64_t i = 0; i < length_of(&all[k]); i++)
+                    ((float *)all[k].data)[i] = (float)random_in(1, 9);
+                const int64_t at = random_in(0, length_of(&all[k]) - 1);
+                if ((round + k) % 3)
+                    set_element(&all[k], at, round % 2 ? INFINITY : (double)NAN);
+            }
+            operand *out = &all[kind == FX_CONV_FORWARD ? 2 : kind == FX_CONV_DATA ? 0 : 1];
+            const operand *in[] = {&all[kind == FX_CONV_DATA ? 2 : 0],
+                                   &all[kind == FX_CONV_WEIGHT ? 2 : 1]};
+            const size_t n = (size_t)length_of(out);
+            double *want = calloc(n, sizeof *want), *size = calloc(n, sizeof *size);
+            fx_attr attr = {.conv = p.a};
+            assert_true(want && size);
+            attr.conv.kind = kind;
+            visit_products(&p, want, size, kind, &all[0], &all[1], &all[2]);
+            assert_int_equal(run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, out).status, FX_OK);
+            for (size_t i = 0; i < n && in_place(&p, kind); i++)
+                check_close(element(out, (int64_t)i), want[i], 1e-5, 0);
+            free(want), free(size);
+            for (int k = 0; k < 3; k++)
+                drop_operand(&all[k]);
+        }
+    }
+}
+
+/* Epilogues that the tiles apply, and one of another function. */
+static void epilogues_of_groups(void **state)
+{
+    (void)state;
+    fx_error_take(); /* of the tests before */
+    setenv("FX_ONEDNN", "0", 1);
+    for (int k = 0; k < 3; k++) {
+        FX_SCOPE;
+        fx_seed(17);
+        fx_device *ref = fx_device_find("ref");
+        fx_array *of[4] = {fx_randn(37, 19, 6, 2), fx_randn(3, 5, 2, 9), fx_randn(1, 1, 9, 1),
+                           fx_randn(1, 1, 9, 1)};
+        fx_array *y[2];
+        for (int d = 0; d < 2; d++) {
+            fx_array *a[4];
+            for (int i = 0; i < 4; i++)
+                a[i] = d ? fx_array_to(ref, of[i]) : of[i];
+            y[d] = fx_convolve(a[0], a[1], .pad = FX_DIMS(1, 2), .groups = 3);
+            y[d] = fx_add(k ? fx_mul(fx_sub(y[d], a[3]), a[2]) : y[d], a[2]);
+            y[d] = fx_cpu(k == 2 ? fx_tanh(y[d]) : fx_relu(y[d]));
+        }
+        fx_eval(fx_tuple(y[0], y[1]));
+        const double apart = fx_item(fx_maximum(fx_abs(fx_sub(y[0], y[1]))));
+        const double most = fx_item(fx_maximum(y[1]));
+        assert_int_equal(fx_error_print(stderr), 0);
+        assert_true(most > 0.9);
+        assert_true(apart <= 1e-5 * most);
+    }
+    unsetenv("FX_ONEDNN");
 }
 
 /* ---- through the plugin ---------------------------------------------------------------------- */
@@ -651,6 +855,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(infinite_weights),
     cmocka_unit_test(failing_allocations),
     cmocka_unit_test(many_channels),
+    cmocka_unit_test(groups_in_place),
+    cmocka_unit_test(bits_of_groups),
+    cmocka_unit_test(odd_numbers_of_groups),
+    cmocka_unit_test(epilogues_of_groups),
     cmocka_unit_test(plugin_problems),
     cmocka_unit_test(plugin_parts),
     cmocka_unit_test(plugin_odd_numbers),

@@ -1,10 +1,11 @@
 /* cpu_conv.c: convolution and its two gradients on the CPU: reads the sizes and chooses the method.
  *
- * One, two or three spatial axes are treated as three, of which the unused have size 1. There are
- * three methods, and none unfolds windows into a matrix, which would take taps times the memory of
- * x. A kernel of one tap is a matrix already (cpu_conv_product.c). Where channels are few, vectors
- * run along the windows (cpu_conv_direct.c); otherwise they run along the output's channels
- * (cpu_conv_gather.c), a method that takes every convolution.
+ * One, two or three spatial axes are treated as three, of which the unused have size 1. None of
+ * the methods unfolds windows into a matrix, which would take taps times the memory of
+ * x. A kernel of one tap is a matrix already (cpu_conv_product.c). 3×3 kernels of many channels
+ * need fewer multiplications (cpu_conv_winograd.c). Where channels are few, vectors run along the
+ * windows (cpu_conv_direct.c; with groups, cpu_conv_masked.c); otherwise they run along the
+ * output's channels (cpu_conv_gather.c), a method that takes every convolution.
  */
 #include "conv_infinite.h"
 #include "cpu_conv.h"
@@ -32,13 +33,22 @@ static void read_attr(fxi_conv_geometry *g, const fx_conv_attr *a)
     }
 }
 
+/* Which tensor is the x side, the kernel and the y side, by kind: 0 and 1 are inputs, 2 is the
+ * output. */
+static const struct {
+    uint8_t x, w, y;
+} kinds[] = {
+    [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
+
 /* x, w and y are the tensors that have the sizes of the input, the kernel and the output of the
  * forward convolution, whichever of them the step computes. So all three kinds share one
  * description. */
-static fxi_conv_geometry geometry_of(const fx_step *step, const fx_tensor *x, const fx_tensor *w,
-                                     const fx_tensor *y)
+static fxi_conv_geometry geometry_of(const fx_step *step)
 {
     const fx_conv_attr *a = &fx_step_conv(step)->attr;
+    const fx_tensor *tensors[] = {&step->in[0], &step->in[1], &step->out};
+    const fx_tensor *x = tensors[kinds[a->kind].x], *w = tensors[kinds[a->kind].w],
+                    *y = tensors[kinds[a->kind].y];
     const int s = a->spatial;
     fxi_conv_geometry g = {
         .attr = a, .dtype = step->out.dtype, .size = fxi_cpu_size(step->out.dtype)};
@@ -58,19 +68,16 @@ static fxi_conv_geometry geometry_of(const fx_step *step, const fx_tensor *x, co
     return g;
 }
 
-/* Which tensor is the x side, the kernel and the y side, by kind: 0 and 1 are inputs, 2 is the
- * output. */
-static const struct {
-    uint8_t x, w, y;
-} kinds[] = {
-    [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
+bool fxi_cpu_conv_reads_in_place(const fx_step *step)
+{
+    const fxi_conv_geometry g = geometry_of(step);
+    return fxi_cpu_conv_masked_suits(&g, fx_step_conv(step)->attr.kind);
+}
 
 bool fxi_cpu_conv_multiplies_less(const fx_step *step)
 {
     const int kind = fx_step_conv(step)->attr.kind;
-    const fx_tensor *tensors[] = {&step->in[0], &step->in[1], &step->out};
-    const fxi_conv_geometry g =
-        geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
+    const fxi_conv_geometry g = geometry_of(step);
     return fxi_cpu_conv_winograd_suits(&g, kind == FX_CONV_WEIGHT ? FX_CONV_FORWARD : kind);
 }
 
@@ -196,12 +203,13 @@ static fx_status conv_infinite(const fx_step *step, const void *const *in, void 
     return status;
 }
 
-/* Only gradients of weights with padding need the scan of gy. It reads gy once, which takes little
- * time compared with the convolution. */
+/* Only gradients of weights with padding need the scan of gy, and only by methods that read
+ * padding. It reads gy once, which takes little time compared with the convolution. */
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const bool known = step->out.dtype == FX_DTYPE_F32 || step->out.dtype == FX_DTYPE_F64;
-    if (known && fxi_conv_asks_gy(&fx_step_conv(step)->attr) && !is_finite(&step->in[1], in[1]))
+    if (known && fxi_conv_asks_gy(&fx_step_conv(step)->attr) &&
+        !fxi_cpu_conv_reads_in_place(step) && !is_finite(&step->in[1], in[1]))
         return conv_infinite(step, in, out, run);
     return conv(step, in, out, run);
 }
@@ -210,7 +218,6 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
 {
     (void)run;
     const int kind = fx_step_conv(step)->attr.kind;
-    const fx_tensor *tensors[] = {&step->in[0], &step->in[1], &step->out};
     /* The struct also describes the written operand, so inputs lose their const here; they are only
      * read. */
     char *const ptrs[] = {(char *)(uintptr_t)in[0], (char *)(uintptr_t)in[1], out};
@@ -219,13 +226,16 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     /* The layouts below divide by sizes of the output. */
     if (fx_tensor_length(&step->out) == 0)
         return FX_OK;
-    fxi_conv_geometry g =
-        geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
+    fxi_conv_geometry g = geometry_of(step);
     const fxi_finish finish = {step, in, out};
     if (fx_step_has_epilogue(step)) {
         read_epilogue(step, in, &g.epilogue);
         g.finish = &finish;
     }
+    void *x = ptrs[kinds[kind].x], *w = ptrs[kinds[kind].w], *y = ptrs[kinds[kind].y];
+    fx_status status = FX_OK;
+    if (fxi_cpu_conv_masked(&g, kind, x, w, y, &status))
+        return status ? fxi_cpu_no_memory(step) : FX_OK;
     /* Clears the output of a gradient: its kernel adds to the output, or writes only the elements
      * that a window reads. Forward writes every element if its sums have terms. */
     if (kind != FX_CONV_FORWARD || g.depth == 0)
@@ -235,8 +245,6 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
         fxi_cpu_finish(&finish);
         return FX_OK;
     }
-    void *x = ptrs[kinds[kind].x], *w = ptrs[kinds[kind].w], *y = ptrs[kinds[kind].y];
-    fx_status status = FX_OK;
     /* The gathering method computes whatever the others decline. */
     if (!fxi_cpu_conv_product(&g, kind, x, w, y, &status) &&
         !fxi_cpu_conv_winograd(&g, kind, x, w, y, &status) &&

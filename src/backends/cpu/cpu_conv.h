@@ -56,6 +56,16 @@ bool fxi_cpu_conv_winograd_suits(const fxi_conv_geometry *g, int kind);
  * convolution of these sizes. */
 bool fxi_cpu_conv_multiplies_less(const fx_step *step);
 
+/* Computes a convolution of Float32 along two axes with groups of few channels; reads x where it
+ * is. Returns true, with FX_OK or FX_STATUS_MEMORY in *out_status; or false if the method does not
+ * suit these sizes or this instruction set. Every element of the output is written. WEIGHT: x and y
+ * need not be finite. */
+bool fxi_cpu_conv_masked(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
+                         fx_status *out_status);
+bool fxi_cpu_conv_masked_suits(const fxi_conv_geometry *g, int kind);
+/* True if this method computes the convolution of a step. */
+bool fxi_cpu_conv_reads_in_place(const fx_step *step);
+
 /* Computes the convolution with vectors along the windows. Returns true, with FX_OK or
  * FX_STATUS_MEMORY in *out_status; or false if the method does not suit these sizes or values. x, w
  * and y include the output, which depends on `kind`. The output of WEIGHT must be zeros before the

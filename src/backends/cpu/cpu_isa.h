@@ -8,7 +8,7 @@
  *                                 fused or neither, so that edges of arrays give the same bits
  *   FXI_FUSED                     defined where FXI_FMA… rounds once
  *   FXI_MASK_…, FXI_PART_…, …     optional: masks and choices as instructions of the processor (see
- *                                 cpu_isa_math.h, cpu_isa_gemm.h)
+ *                                 cpu_isa_math.h, cpu_isa_gemm.h, cpu_isa_conv_masked.h)
  * Everything here except the table is static: the linker keeps one copy of an inline function with
  * external linkage, and that copy could use AVX-512 on a machine without it. Mathematical functions
  * (cpu_isa_math.h, cpu_isa_wide.h, cpu_isa_double.h) and the matrix product (cpu_isa_gemm.h) are
@@ -56,6 +56,7 @@
 #include "cpu_isa_attention.h"
 #include "cpu_isa_conv.h"
 #include "cpu_isa_winograd.h"
+#include "cpu_isa_conv_masked.h"
 #include "cpu_isa_pool.h"
 #include "cpu_isa_pool_channels_last.h"
 #include "cpu_isa_random.h"
@@ -82,6 +83,7 @@ const fxi_simd FXI_ISA_NAME = {
     .gemv = tile_gemv,
     .attention = &tile_attention,
     .conv = tile_conv,
+    .conv_masked = FXI_CONV_MASKED,
     .winograd = &tile_winograd,
     .pool = tile_pool,
     .pool_channels_last = tile_pool_channels_last,

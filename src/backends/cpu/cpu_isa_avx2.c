@@ -40,7 +40,15 @@ typedef __m256i gemm_part_f32, gemm_part_f64;
 #define FXI_LOAD_PART_F64(m, p)     ((vd)_mm256_maskload_pd(p, m))
 #define FXI_STORE_PART_F32(m, p, v) _mm256_maskstore_ps(p, m, (__m256)(v))
 #define FXI_STORE_PART_F64(m, p, v) _mm256_maskstore_pd(p, m, (__m256d)(v))
-#define FXI_STREAM(p, v)            _mm256_stream_si256((__m256i *)(p), (__m256i)(v))
+/* Lanes by bits of a number. FXI_ADD_LANES: c + a·b in the lanes of the mask, c in the others; the
+ * choice is an instruction of its own. */
+#define FXI_LANES_F32(bits)                                                                        \
+    _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits)),                            \
+                                        _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128)),           \
+                       _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128))
+#define FXI_LANES_COST                1
+#define FXI_ADD_LANES_F32(m, a, b, c) FXI_PICK_F32(m, FXI_FMA_F32(a, b, c), c)
+#define FXI_STREAM(p, v)              _mm256_stream_si256((__m256i *)(p), (__m256i)(v))
 /* Conversions in one instruction. gcc 12 converts its own vector types in two halves. */
 #define FXI_WIDE(h)   ((vd)_mm256_cvtps_pd((__m128)(h)))
 #define FXI_NARROW(v) ((vh)_mm256_cvtpd_ps((__m256d)(v)))

@@ -46,9 +46,15 @@ typedef __mmask8 gemm_part_f64;
 #define FXI_LOAD_PART_F64(m, p)     ((vd)_mm512_maskz_loadu_pd(m, p))
 #define FXI_STORE_PART_F32(m, p, v) _mm512_mask_storeu_ps(p, m, (__m512)(v))
 #define FXI_STORE_PART_F64(m, p, v) _mm512_mask_storeu_pd(p, m, (__m512d)(v))
-#define FXI_STREAM(p, v)            _mm512_stream_si512((__m512i *)(p), (__m512i)(v))
-#define FXI_WIDE(h)                 ((vd)_mm512_cvtps_pd((__m256)(h)))
-#define FXI_NARROW(v)               ((vh)_mm512_cvtpd_ps((__m512d)(v)))
+/* Lanes by bits of a number. FXI_ADD_LANES: c + a·b in the lanes of the mask, c in the others, in
+ * one instruction. */
+#define FXI_LANES_F32(bits) ((__mmask16)(bits))
+#define FXI_LANES_COST      0
+#define FXI_ADD_LANES_F32(m, a, b, c)                                                              \
+    ((vf)_mm512_mask3_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c), m))
+#define FXI_STREAM(p, v) _mm512_stream_si512((__m512i *)(p), (__m512i)(v))
+#define FXI_WIDE(h)      ((vd)_mm512_cvtps_pd((__m256)(h)))
+#define FXI_NARROW(v)    ((vh)_mm512_cvtpd_ps((__m512d)(v)))
 /* For Philox, as in cpu_isa_avx2.c: the product of lower halves needs no mask on its operands. */
 #define FXI_MUL_LOW(a, b) ((vl)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
 #define FXI_SWAP_LANES(a) ((vl)_mm512_shuffle_epi32((__m512i)(a), 0x4e))

@@ -107,7 +107,7 @@ static int class_of(const fx_step *s)
     for (int d = 0; d < a->spatial; d++)
         strided |= a->stride[d] > 1;
     if (a->groups > 1)
-        return strided || half ? GROUPS_STRIDED : GROUPS;
+        return half || (strided && !fxi_cpu_conv_reads_in_place(s)) ? GROUPS_STRIDED : GROUPS;
     const char *set = fxi_cpu_simd()->name;
     if (!half && strcmp(set, "base") != 0 && fxi_cpu_conv_multiplies_less(s))
         return FEWER_PRODUCTS;

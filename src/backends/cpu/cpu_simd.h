@@ -155,6 +155,44 @@ typedef struct fxi_conv_core {
     bool (*finite)(const void *x, int64_t n);
 } fxi_conv_core;
 
+/* The convolution along two axes that reads rows in their place (cpu_conv_masked.c). One tap of a
+ * vector of windows: which elements it loads (S = 2: of two vectors, of which the even elements are
+ * used), and the windows of which the tap is inside x. */
+typedef struct fxi_conv_lanes {
+    uint32_t load, add;
+} fxi_conv_lanes;
+
+/* Dense planes x of in[1] rows of in[0] elements and y of out[1] rows of out[0]; the sums of y run
+ * over `terms` planes of x that follow each other. The tap k, l of a plane of x and a column is
+ * w[k·wtap[0] + l·wtap[1] + plane·wterm + column·wcolumn]; tap 0 reads the element `before`
+ * elements in front of the window's position times the stride. `lanes`: of each vector, of each k.
+ */
+enum { FXI_MASKED_WIDTH = 16 }; /* the most columns of a kernel, k[0] */
+typedef struct fxi_conv_masked {
+    const float *x, *w;
+    float *y;
+    void *sums; /* of the gradient of w: a vector for each k, l and column, aligned */
+    const fxi_conv_lanes *lanes;
+    int64_t in[2], out[2], k[2], before[2], dilation[2];
+    int64_t terms, columns, wtap[2], wterm, wcolumn;
+    int64_t at, length; /* of x in its array, and the length of that */
+    const float *end;   /* of the array of y, if it is read */
+    int n;              /* instructions of the epilogue */
+    const fxi_conv_instr *instr;
+} fxi_conv_masked;
+
+/* For kernels of 3, 5 and 7 rows: [(rows − 3) / 2]. */
+typedef struct fxi_conv_masked_core {
+    int lanes;
+    int channels; /* of a group, of x and of y: with more, the other methods are faster */
+    void (*planes[2][3][2])(const fxi_conv_masked *p); /* [stride − 1][][columns − 1]: y */
+    void (*spread[3])(const fxi_conv_masked *p); /* one plane of y, the gradient of an array that is
+                                                    read with strides of 2; x is the other one */
+    void (*weight[2][3][2])(const fxi_conv_masked *p);     /* sums += those of one plane of x and of
+                                                              the columns' planes of y, which is read */
+    void (*add_lanes)(const fxi_conv_masked *p, float *w); /* w = the sums of the lanes */
+} fxi_conv_masked_core;
+
 /* The transformations of Winograd's convolution F(2×2, 3×3), all of Float32 (cpu_conv_winograd.c
  * has the formulas). A tile is 4×4 elements of the input and gives 2×2 outputs; neighbouring tiles
  * are 2 elements apart. Each function may read and write `lanes` elements beyond the last tile.
@@ -329,7 +367,8 @@ typedef struct fxi_simd {
     const fxi_gemm_core *gemm;       /* [0] Float32, [1] Float64 */
     const fxi_gemv_core *gemv;       /* [0] Float32, [1] Float64 */
     const fxi_attention_core *attention;
-    const fxi_conv_core *conv; /* [0] Float32, [1] Float64 */
+    const fxi_conv_core *conv;               /* [0] Float32, [1] Float64 */
+    const fxi_conv_masked_core *conv_masked; /* Float32; NULL: no masks */
     const fxi_winograd_core *winograd;
     const fxi_pool_core *pool;                                   /* [type] */
     void (*const *pool_channels_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
