@@ -119,7 +119,6 @@ static bool more_rows(row_set *s)
 /* The number of a row, −1 if out of memory; *out_new: the row was added. */
 static int32_t row_number(row_set *s, void *const *row, bool *out_new)
 {
-    const size_t bytes = (size_t)s->width * sizeof *row;
     *out_new = false;
     if (2 * ((size_t)s->n + 1) > s->nbuckets && !more_buckets(s))
         return -1;
@@ -128,7 +127,9 @@ static int32_t row_number(row_set *s, void *const *row, bool *out_new)
         return s->buckets[i] - 1;
     if (s->n == s->capacity && !more_rows(s))
         return -1;
-    memcpy(s->rows + (size_t)s->n * (size_t)s->width, row, bytes);
+    void **added = s->rows + (size_t)s->n * (size_t)s->width;
+    for (int k = 0; k < s->width; k++) /* memcpy takes longer for so few */
+        added[k] = row[k];
     s->flags[s->n] = 0;
     s->buckets[i] = ++s->n;
     *out_new = true;
@@ -308,10 +309,12 @@ static void add_parts(path_text *t, const fx_spot *at, fx_naming_fn naming)
     if (f->kind != FX_FIELD_LIST)
         return;
     char number[24] = {(char)('0' + item)};
-    const char *name = fx_child_name(object, at->child);
-    if (!*name && item > 9)
+    const fx_list *list = fxi_field_at(object, f);
+    const char *name = list->names ? list->names[item] : NULL;
+    const bool named = name && *name;
+    if (!named && item > 9)
         snprintf(number, sizeof number, "%lld", (long long)item);
-    add_part(t, *name ? name : number);
+    add_part(t, named ? name : number);
 }
 
 size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, size_t capacity)

@@ -257,7 +257,9 @@ static bool trained_elsewhere(visiting *v, const fx_array *x)
 static const char *path_of(visiting *v, const fx_spot *at)
 {
     const size_t n = fx_spot_path(at, NULL, v->path, (size_t)v->capacity);
-    if (n >= (size_t)v->capacity && !fxi_grow(&v->path, &v->capacity, (int32_t)n + 1, 1))
+    if (n < (size_t)v->capacity)
+        return v->path;
+    if (!fxi_grow(&v->path, &v->capacity, (int32_t)n + 1, 1))
         return no_memory(v) ? "" : NULL;
     fx_spot_path(at, NULL, v->path, (size_t)v->capacity);
     return v->path;
