@@ -9,8 +9,8 @@
  * Evaluated values keep their inputs until their training step closes. A walk from the result
  * collects the nodes that lead to a wanted value, inputs before consumers. The sweep visits them in
  * the reverse order, and the rule of each node adds lazy contributions to the gradients of its
- * inputs. The walk and the sweep are iterative, because a graph can be deeper than the stack. Each
- * rule runs in a scope of its own.
+ * inputs. The walk and the sweep are iterative, because a graph can be deeper than the stack. The
+ * handles that a rule makes are freed before the next rule runs.
  *
  * If an update has replaced the value of a handle whose gradient is wanted, that is an error: the
  * result would be the gradient of another value, or silently zero.
@@ -319,7 +319,6 @@ enum { INLINE_INPUTS = 8 };
  * INLINE_INPUTS inputs, so their lists need no allocation. */
 static void apply_rule(sweep *s, entry *e)
 {
-    FXI_SCOPE;
     fxi_node *n = e->node;
     fx_array *in_small[INLINE_INPUTS] = {0}, *gx_small[INLINE_INPUTS] = {0};
     bool need_small[INLINE_INPUTS];
@@ -444,13 +443,16 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
     entry *root = entry_of(s, y->node);
     if (root)
         contribute(s, root, gy);
+    const int scope = fxi_scope_open(FXI_SCOPE_QUIET, NULL, 0);
     for (int32_t i = s->norder - 1; i >= 0 && s->status == FX_OK; i--) {
         entry *e = &s->entries[s->order[i]];
         s->status = add_pads(e);
         if (s->status != FX_OK || !e->leads || !e->gradient || e->start || !passes(s, e->node))
             continue;
         apply_rule(s, e);
+        fxi_scope_empty(scope);
     }
+    fxi_scope_close(scope);
     return s->status;
 }
 

@@ -297,6 +297,31 @@ static bool gives_last(fx_object *o)
 
 static inline void free_object(fx_object *o);
 
+/* Frees the objects of a scope. `cuts`: the history of those that survive is cut. */
+static inline void free_objects(fxi_context *c, fxi_scope *s, bool cuts)
+{
+    const fxi_scope *outer = fxi_handle_closing(s);
+    while (s->first) {
+        fx_object *o = s->first;
+        unlink_first(s, o);
+        if (cuts && __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1)
+            cut_array(c, o, s->seq);
+        if (gives_last(o))
+            free_object(o);
+    }
+    fxi_handle_closing(outer);
+    fxi_take_back(c);
+}
+
+void fxi_scope_empty(int depth)
+{
+    fxi_context *c = fxi_here();
+    if (c->depth > depth + 1)
+        fxi_scope_close(depth + 1);
+    if (!c->virtual_scopes) /* otherwise its objects belong to another scope */
+        free_objects(c, c->scope, false);
+}
+
 static void scope_pop(fxi_context *c)
 {
     fxi_scope *s = c->scope;
@@ -311,17 +336,7 @@ static void scope_pop(fxi_context *c)
         for (int i = 0; i < c->npromises; i++)
             if (c->promises[i].depth >= s->depth)
                 c->promises[i].depth = s->depth - 1;
-    const fxi_scope *outer = fxi_handle_closing(s);
-    while (s->first) {
-        fx_object *o = s->first;
-        unlink_first(s, o);
-        if (cuts && __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1)
-            cut_array(c, o, s->seq);
-        if (gives_last(o))
-            free_object(o);
-    }
-    fxi_handle_closing(outer);
-    fxi_take_back(c);
+    free_objects(c, s, cuts);
     if (s->depth == 0)
         return;
     if (cuts) /* objects that fx_keep moved out are at the head of the parent's list */

@@ -101,6 +101,11 @@ static inline fxi_context *fxi_here(void)
     return __builtin_expect(fxi_own_context != NULL, 1) ? fxi_own_context : fxi_context_new();
 }
 
+/* Frees the objects of the scope that fxi_scope_open opened at this depth with FXI_SCOPE_QUIET. A
+ * loop whose rounds make objects calls it after each round, which takes less time than a scope in
+ * each. */
+void fxi_scope_empty(int depth);
+
 /* Call this after an evaluation; it counts as `weight` evaluations. Sends one warning in the life
  * of the process if many evaluations in one scope have each left more objects there than any
  * before: probably a loop whose body opens no scope. */

@@ -139,7 +139,7 @@ void fxi_handle_bury_other(fx_object *o)
         fxi_free_late(block, FXI_TOMBSTONES, head);
 }
 
-const fxi_scope *fxi_handle_closing(const fxi_scope *scope)
+const fxi_scope *fxi_handle_note_closing(const fxi_scope *scope)
 {
     const fxi_scope *before = closing;
     closing = scope;

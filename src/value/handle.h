@@ -59,8 +59,12 @@ static inline void fxi_handle_bury(fx_object *o)
     fxi_free_late(o, FXI_TOMBSTONES, sizeof *x);
 }
 /* Sets the scope that frees objects of this thread from now on; NULL: none. Returns the previous
- * one. */
-const struct fxi_scope *fxi_handle_closing(const struct fxi_scope *scope);
+ * one. Does nothing if objects have no records. */
+const struct fxi_scope *fxi_handle_note_closing(const struct fxi_scope *scope);
+static inline const struct fxi_scope *fxi_handle_closing(const struct fxi_scope *scope)
+{
+    return __builtin_expect(fxi_handles_recorded, 0) ? fxi_handle_note_closing(scope) : NULL;
+}
 
 static inline bool fxi_handle_freed(const fx_object *o)
 {

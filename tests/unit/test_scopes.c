@@ -772,6 +772,53 @@ static void modes_without_memory(void **state)
     assert_false(fx_training());
 }
 
+/* What was made since a scope opened is freed, except what was kept or retained. Scopes that a
+ * longjmp left open inside are closed. */
+static void an_emptied_scope_stays_open(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    tracked();
+    const int scope = fxi_scope_open(FXI_SCOPE_QUIET, NULL, 0);
+    for (int round = 1; round <= 3; round++) {
+        tracked();
+        fxi_scope_open(FXI_SCOPE_STEP, __FILE__, __LINE__);
+        tracked();
+        fxi_scope_empty(scope);
+        assert_int_equal(released, 2 * round);
+        assert_false(fx_training());
+    }
+    fx_array *kept = fx_keep(tracked()), *held = fx_retain(tracked());
+    fxi_scope_empty(scope);
+    fxi_scope_close(scope);
+    assert_int_equal(released, 6);
+    assert_true(fx_at(kept, 1) == 2 && fx_at(held, 2) == 3);
+    fx_release(held);
+    assert_int_equal(released, 7);
+}
+
+/* The objects of a scope without memory belong to the scope around it, which keeps them. */
+static void emptied_without_memory(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const int first = fxi_scope_open(FXI_SCOPE_INHERIT, __FILE__, __LINE__);
+    for (int i = 2; i < FXI_INLINE_SCOPES; i++)
+        fxi_scope_open(FXI_SCOPE_INHERIT, __FILE__, __LINE__);
+    fx_array *before = tracked();
+    fxi_fault_set(0);
+    const int scope = fxi_scope_open(FXI_SCOPE_QUIET, NULL, 0);
+    fxi_fault_set(-1);
+    tracked();
+    fxi_scope_empty(scope);
+    assert_int_equal(released, 0);
+    assert_true(fx_at(before, 0) == 1);
+    fxi_scope_close(scope);
+    assert_int_equal(released, 0);
+    fxi_scope_close(first);
+    assert_int_equal(released, 2);
+}
+
 /* A value that is evaluated already, or can never be evaluated, is not computed at the close. */
 static void only_what_is_pending_is_wanted(void **state)
 {
@@ -876,6 +923,8 @@ int main(void)
         TEST(ten_thousand_scopes),
         TEST(scopes_cannot_fail),
         TEST(modes_without_memory),
+        TEST(an_emptied_scope_stays_open),
+        TEST(emptied_without_memory),
         TEST(only_what_is_pending_is_wanted),
         TEST(what_rests_outlives_its_thread),
         TEST(the_root_scope_ends_with_its_thread),
