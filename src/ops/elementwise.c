@@ -79,14 +79,14 @@ static fx_array *plain_binary(fx_op op, enum type_rule rule, const fxi_arg *a, c
     if (!main || main->weak || !fxi_is_float(main->dtype) || (other && !meets(main, other)))
         return NULL;
     const fx_dtype type = rule == COMPARE ? FX_DTYPE_BOOL : (fx_dtype)main->dtype;
-    fxi_operand number = {.arg = first == 0 ? *b : *a};
-    if (!other && !fxi_operand_literal(&number, (fx_dtype)main->dtype))
-        return fx_error_array(FX_STATUS_MEMORY);
     if (!other)
-        in[1 - first] = number.node;
+        in[1 - first] = fxi_literal_node(first == 0 ? b : a, (fx_dtype)main->dtype);
+    if (!in[1 - first])
+        return fx_error_array(FX_STATUS_MEMORY);
     fx_device *device = main->device || !other ? main->device : other->device;
     fxi_node *node = fxi_node_new(c, op, type, main->ndim, main->shape, device, NULL, 2, in);
-    fxi_operands_release(&number, 1);
+    if (!other)
+        fxi_node_release(in[1 - first]);
     return fxi_array_take(node);
 }
 

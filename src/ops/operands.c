@@ -88,13 +88,18 @@ static void replace(fxi_operand *o, fxi_node *n)
     o->made = true;
 }
 
+fxi_node *fxi_literal_node(const fxi_arg *number, fx_dtype dtype)
+{
+    const bool real = number->kind == FXI_ARG_REAL;
+    const fx_attr a = {.literal = {.number = real ? number->u.real : (double)number->u.integer,
+                                   .integer = real ? 0 : number->u.integer,
+                                   .is_integer = !real}};
+    return fxi_node_new(fxi_here(), FX_OP_CONST, dtype, 0, NULL, NULL, &a, 0, NULL);
+}
+
 bool fxi_operand_literal(fxi_operand *o, fx_dtype dtype)
 {
-    const bool real = o->arg.kind == FXI_ARG_REAL;
-    const fx_attr a = {.literal = {.number = real ? o->arg.u.real : (double)o->arg.u.integer,
-                                   .integer = real ? 0 : o->arg.u.integer,
-                                   .is_integer = !real}};
-    replace(o, fxi_node_new(fxi_here(), FX_OP_CONST, dtype, 0, NULL, NULL, &a, 0, NULL));
+    replace(o, fxi_literal_node(&o->arg, dtype));
     return o->node != NULL;
 }
 

@@ -29,6 +29,8 @@ static inline bool fxi_usable(const fxi_context *c, const fx_array *x)
 /* Evaluates pending results if there are too many, then calls fxi_check_array. */
 fx_status fxi_check_operand(const char *op, const fx_array *x);
 
+/* The node of a number; NULL if the allocation fails. The caller owns the reference. */
+fxi_node *fxi_literal_node(const fxi_arg *number, fx_dtype dtype);
 /* fxi_operand_literal makes a node of a number, fxi_operand_convert converts an operand. Both
  * return false if an allocation fails. */
 bool fxi_operand_literal(fxi_operand *o, fx_dtype dtype);
