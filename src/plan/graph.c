@@ -13,6 +13,10 @@
 
 typedef fxi_frame frame;
 
+/* Parts of the two functions that every node passes through (finish_pending, finish_leaf): calls
+ * would cost a third of their time. */
+#define INLINE static inline __attribute__((always_inline))
+
 /* An evaluated node of another thread and its number in this graph. */
 typedef struct fxi_foreign {
     const fxi_node *node;
@@ -82,14 +86,9 @@ static inline int64_t number_of(const fxi_context *c, const fxi_graph *g, const 
     return n->mark == c->mark ? (int64_t)n->id : -1;
 }
 
-static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
+static __attribute__((noinline)) bool give_foreign_number(fxi_graph *g, const fxi_node *n,
+                                                          uint32_t id)
 {
-    /* A node of this thread stores its number itself, which is faster than the table. */
-    if (n->owner == c->id) {
-        n->mark = c->mark;
-        n->id = id;
-        return true;
-    }
     if (2 * (g->nforeign + 1) > g->foreign_capacity && !foreign_grow(g))
         return false;
     g->foreign[foreign_at(g, n)] = (foreign){n, id};
@@ -97,19 +96,31 @@ static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
     return true;
 }
 
+INLINE bool give_number(const fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
+{
+    /* A node of this thread stores its number itself, which is faster than the table. */
+    if (n->owner != c->id)
+        return give_foreign_number(g, n, id);
+    n->mark = c->mark;
+    n->id = id;
+    return true;
+}
+
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* Extends the key by up to `words` words. This runs once a node in every evaluation, so the common
- * case is one comparison. */
-static bool reserve_key(fxi_graph *g, uint32_t words)
+static __attribute__((noinline)) bool more_key(fxi_graph *g, uint32_t words)
 {
     int32_t capacity = (int32_t)g->key_capacity;
-    if (__builtin_expect(g->nkey + words <= g->key_capacity, 1))
-        return true;
     if (!fxi_grow(&g->key, &capacity, (int32_t)(g->nkey + words), sizeof *g->key))
         return false;
     g->key_capacity = (uint32_t)capacity;
     return true;
+}
+
+/* Makes space for `words` more words. */
+INLINE bool reserve_key(fxi_graph *g, uint32_t words)
+{
+    return __builtin_expect(g->nkey + words <= g->key_capacity, 1) || more_key(g, words);
 }
 
 /* A leaf is aligned if its address is a multiple of 64 bytes, the width of a cache line and of an
@@ -130,23 +141,40 @@ static inline uint64_t *write_words(uint64_t *w, const int64_t *from, int n)
     return w;
 }
 
+/* Most arrays have at most two axes, which are copied without a loop. There is space for more
+ * (RECORD_WORDS), and what follows overwrites a word that is not a size. */
+static inline uint64_t *write_sizes(uint64_t *w, const fxi_node *n)
+{
+    memcpy(w, n->shape, 2 * sizeof *w);
+    for (int i = 2; i < n->ndim; i++)
+        w[i] = (uint64_t)n->shape[i];
+    return w + n->ndim;
+}
+
+/* The number of an input, counted as a use. Inputs have numbers, so the mark of the walk is not
+ * compared again. */
+static inline uint64_t use(const fxi_graph *g, int32_t *uses, uint32_t owner, const fxi_node *in)
+{
+    const uint64_t id = in->owner == owner ? in->id : (uint64_t)foreign_number(g, in);
+    /* Compared with the consumers of the node later, to find readers outside the graph. */
+    uses[id]++;
+    return id;
+}
+
 /* Two input numbers share a word: the key is hashed and compared in every evaluation, so a shorter
  * key saves time. */
-static inline uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const fxi_node *n,
+static inline uint64_t *write_inputs(const fxi_context *c, const fxi_graph *g, const fxi_node *n,
                                      uint64_t *w)
 {
+    fxi_node *const *in = n->in, *const *end = in + n->nin;
     int32_t *uses = g->uses;
-    for (int i = 0; i < n->nin; i++) {
-        const fxi_node *in = n->in[i];
-        /* Inputs have numbers, so the mark of the walk is not compared again. */
-        const uint64_t id = in->owner == c->id ? in->id : (uint64_t)foreign_number(g, in);
-        /* Compared with the consumers of the node later, to find readers outside the graph. */
-        uses[id]++;
-        if (i % 2 == 0)
-            *w++ = id;
-        else
-            w[-1] |= id << 32;
+    const uint32_t owner = c->id;
+    for (; end - in >= 2; in += 2) {
+        const uint64_t first = use(g, uses, owner, in[0]);
+        *w++ = first | use(g, uses, owner, in[1]) << 32;
     }
+    if (in < end)
+        *w++ = use(g, uses, owner, *in);
     return w;
 }
 
@@ -154,7 +182,7 @@ static inline uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const f
 enum { RECORD_WORDS = 1 + 2 * FX_MAX_DIMS + (int)(sizeof(fx_attr) / sizeof(uint64_t)) };
 
 /* An evaluated node is a leaf, whatever operation made it. */
-static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n, const bool leaf)
+INLINE bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n, const bool leaf)
 {
     const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : fxi_ops[n->op].attr_words;
     if (!reserve_key(g, (uint32_t)(RECORD_WORDS + nin)))
@@ -165,7 +193,7 @@ static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n, 
            (uint64_t)n->ndim << 16 | flags << 24 | (uint64_t)nin << 32;
     if (!leaf)
         w = write_inputs(c, g, n, w);
-    w = write_words(w, n->shape, n->ndim);
+    w = write_sizes(w, n);
     w = write_words(w, n->attr.words, attrs);
     /* Dense strides follow from the sizes, so they would only lengthen the key. */
     if (flags & FXI_LEAF_STRIDED)
@@ -174,11 +202,9 @@ static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n, 
     return true;
 }
 
-static bool reserve_node(fxi_graph *g)
+static __attribute__((noinline)) bool more_nodes(fxi_graph *g)
 {
     const int32_t need = g->n + 1;
-    if (need <= g->node_capacity)
-        return true;
     /* All lists have one capacity. It is raised only if all of them grew; a list that grew alone is
      * merely larger. */
     int32_t a = g->node_capacity, b = a, d = a, e = a, f = a;
@@ -192,20 +218,25 @@ static bool reserve_node(fxi_graph *g)
     return ok;
 }
 
+INLINE bool reserve_node(fxi_graph *g)
+{
+    return __builtin_expect(g->n < g->node_capacity, 1) || more_nodes(g);
+}
+
 /* Gives n, whose inputs all have numbers, the next number and writes its record. */
-static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
+INLINE fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n, const bool leaf)
 {
     if (!reserve_node(g) || !give_number(c, g, n, (uint32_t)g->n))
         return FX_STATUS_MEMORY;
     const int32_t id = g->n++;
-    const bool leaf = n->data != NULL;
     g->nodes[id] = n;
     g->uses[id] = 0;
     g->output[id] = -1;
     g->record[id] = g->nkey;
     /* Precision matters only to products. Without them a change of precision must not miss the
      * cache. */
-    g->multiplies |= !leaf && fxi_multiplies(n->op);
+    if (!leaf && fxi_multiplies(n->op))
+        g->multiplies = true;
     /* Leaves, constants and streams are counted apart: a run binds each kind from a list of its
      * own. */
     g->slot[id] = leaf                    ? g->nleaves++
@@ -213,6 +244,17 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
                   : n->op == FX_OP_RANDOM ? g->nstreams++
                                           : -1;
     return write_record(c, g, n, leaf) ? FX_OK : FX_STATUS_MEMORY;
+}
+
+/* Functions of their own, so that neither has the branches of the other. */
+static __attribute__((noinline)) fx_status finish_leaf(fxi_context *c, fxi_graph *g, fxi_node *n)
+{
+    return finish_node(c, g, n, true);
+}
+
+static __attribute__((noinline)) fx_status finish_pending(fxi_context *c, fxi_graph *g, fxi_node *n)
+{
+    return finish_node(c, g, n, false);
 }
 
 /* Refuses values that must not be read: they were freed, overwritten by an update, or are pending
@@ -300,6 +342,9 @@ static frame frame_of(const frame *consumer, fxi_node *n)
 static inline fx_status finish_top(fxi_context *c, fxi_graph *g, const frame *top)
 {
     fxi_node *n = top->node;
+    /* Most nodes are pending. One that may be read and is not a move passes the checks below. */
+    if (!n->data && n->owner == c->id && !n->stale && !is_transfer(n))
+        return finish_pending(c, g, n);
     const fx_status s = check_node(c, n);
     if (s != FX_OK)
         return s;
@@ -309,7 +354,7 @@ static inline fx_status finish_top(fxi_context *c, fxi_graph *g, const frame *to
         g->blocked = n;
         return FX_STATUS_UNSUPPORTED;
     }
-    return finish_node(c, g, n);
+    return finish_leaf(c, g, n);
 }
 
 /* Grows the full stack. Returns its next frame and the new end; NULL if the allocation fails. */
@@ -423,9 +468,11 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
             !add_output(g, (int32_t)id, (int32_t)donor))
             return false;
     }
-    for (int32_t i = 0; i < g->n; i++) {
-        const fxi_node *x = g->nodes[i];
-        const bool needed = x->consumers > g->uses[i] || (x->wanted && x->handles > 0);
+    fxi_node *const *nodes = g->nodes;
+    const int32_t *uses = g->uses, count = g->n;
+    for (int32_t i = 0; i < count; i++) {
+        const fxi_node *x = nodes[i];
+        const bool needed = x->consumers > uses[i] || (x->wanted && x->handles > 0);
         if (!x->data && x->op != FX_OP_CONST && needed && g->output[i] < 0 && !add_output(g, i, -1))
             return false;
     }
@@ -443,15 +490,15 @@ static inline uint64_t mix(uint64_t h, uint64_t word)
 static uint64_t hash_words(const uint64_t *w, uint32_t n)
 {
     uint64_t a = 0x9E3779B97F4A7C15ull ^ n, b = 1, c = 2, d = 3;
-    uint32_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        a = mix(a, w[i]);
-        b = mix(b, w[i + 1]);
-        c = mix(c, w[i + 2]);
-        d = mix(d, w[i + 3]);
+    const uint64_t *end = w + n;
+    for (; end - w >= 4; w += 4) {
+        a = mix(a, w[0]);
+        b = mix(b, w[1]);
+        c = mix(c, w[2]);
+        d = mix(d, w[3]);
     }
-    for (; i < n; i++)
-        a = mix(a, w[i]);
+    for (; w < end; w++)
+        a = mix(a, *w);
     a = mix(mix(mix(a, b), c), d);
     return a ^ a >> 32;
 }
