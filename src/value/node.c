@@ -267,10 +267,10 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
         fx_fail(FX_STATUS_MEMORY, fxi_ops[op].name, "no memory for a node");
         return NULL;
     }
-    /* Two calls, because gcc 12 makes `rep stos` of more than 80 bytes, which takes longer than
+    /* Each of at most 80 bytes, because gcc 12 makes `rep stos` of more, which takes longer than
      * everything else here. */
-    memset(&n->op, 0, offsetof(fxi_node, mark) - offsetof(fxi_node, op));
-    memset(&n->mark, 0, offsetof(fxi_node, inl) - offsetof(fxi_node, mark));
+    memset(&n->data, 0, offsetof(fxi_node, inl) - offsetof(fxi_node, data));
+    memset(&n->tape, 0, sizeof *n - offsetof(fxi_node, tape));
     n->refs = 1;
     n->op = (uint8_t)op;
     n->dtype = (uint8_t)dtype;

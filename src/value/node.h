@@ -53,13 +53,14 @@ typedef struct fxi_data {
 } fxi_data;
 
 typedef struct fxi_node fxi_node;
+/* What every graph reads comes first, in 128 bytes: a walk over nodes waits for their memory. */
 struct fxi_node {
     int64_t refs;      /* atomic */
-    uint64_t seq;      /* order of creation within the thread: inputs before consumers */
     fx_device *device; /* the device it belongs to. NULL: made only of literals and generators, so
                           it may meet arrays of any device; evaluation does not change that */
     fxi_node **in;     /* inputs; points at inl when nin ≤ 3 */
     /* A new node is zero from here to `inl`. */
+    fxi_data *data; /* NULL while pending */
     uint8_t op, dtype, ndim;
     bool weak;   /* has the type of a literal: does not widen the other operand */
     bool stale;  /* an update has reused its buffer for the value that replaced it */
@@ -69,27 +70,30 @@ struct fxi_node {
     bool on_demand;   /* computed only if the program asks for it (fxi_on_demand) */
     bool quotient;    /* part of a quotient x·(1/d), with its gradient (fxi_quotient) */
     bool no_gradient; /* zeros of fx_gradient for an array on which the loss does not depend */
-    bool used;    /* an evaluated value was computed from it: not a result that nothing consumed */
-    bool tied;    /* a view that follows its parent array: keeps its history (ties.c) */
-    bool ghost;   /* belongs to the tape of a recorded training step (tape.h) */
-    int32_t tape; /* its entry on the tape of its training step, from 1; 0: none; or
-                     FXI_TAPE_COPY */
-    int32_t leaf; /* its number among the leaves of the thread's tape, if that leaf is this node */
+    bool used;  /* an evaluated value was computed from it: not a result that nothing consumed */
+    bool tied;  /* a view that follows its parent array: keeps its history (ties.c) */
+    bool ghost; /* belongs to the tape of a recorded training step (tape.h) */
     int32_t nin;
-    uint32_t owner;           /* id of the thread that made it */
-    uint32_t mark, id;        /* number of the planner's latest walk, and of the node in it */
-    uint32_t sweep, sweep_id; /* the same for the latest reverse sweep */
-    uint32_t calm;     /* equal to the context's: reads nothing that updates replace (sinks.c) */
-    int32_t handles;   /* live handles (owner thread) */
-    int32_t consumers; /* how many inputs of pending nodes refer to it (owner thread) */
-    fxi_data *data;    /* NULL while pending */
-    /* The handle in which an update replaced this value, else NULL; atomic. */
-    const fx_array *rebound;
+    uint32_t owner;        /* id of the thread that made it */
+    uint32_t mark, id;     /* number of the planner's latest walk, and of the node in it */
+    int32_t handles;       /* live handles (owner thread) */
+    int32_t consumers;     /* how many inputs of pending nodes refer to it (owner thread) */
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */
     fxi_node *inl[3];
     int64_t shape[FX_MAX_DIMS];
     fx_attr attr;
+    uint64_t seq; /* order of creation within the thread: inputs before consumers */
+    /* A new node is zero from here on. */
+    int32_t tape; /* its entry on the tape of its training step, from 1; 0: none; or
+                     FXI_TAPE_COPY */
+    int32_t leaf; /* its number among the leaves of the thread's tape, if that leaf is this node */
+    uint32_t sweep, sweep_id; /* number of the latest reverse sweep, and of the node in it */
+    uint32_t calm; /* equal to the context's: reads nothing that updates replace (sinks.c) */
+    /* The handle in which an update replaced this value, else NULL; atomic. */
+    const fx_array *rebound;
 };
+_Static_assert(sizeof(void *) > 8 || offsetof(fxi_node, shape) + 2 * sizeof(int64_t) <= 128,
+               "what every graph reads, with two sizes");
 
 struct fx_array {
     fx_object base;
