@@ -65,6 +65,21 @@ void fxi_step_set_attr(fx_step *s, const fx_attr *a)
     }
 }
 
+/* An output that is padded along several axes has elements, so no stride is 0. */
+void fxi_pad_before(const fx_step *s, int64_t before[FX_MAX_DIMS])
+{
+    const fx_copy_step *c = fx_step_copy(s);
+    int64_t rest = c->before;
+    for (int d = s->out.ndim - 1; d >= 0; d--) {
+        const int64_t stride = fxi_length(d, s->out.shape);
+        before[d] = d == c->axis ? c->before : 0;
+        if (c->axis != FXI_PAD_AXES)
+            continue;
+        before[d] = rest / stride;
+        rest %= stride;
+    }
+}
+
 void fxi_step_set_attention_sizes(fx_step *s)
 {
     fx_attention_step *a = &s->as.attention;

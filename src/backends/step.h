@@ -10,6 +10,12 @@ typedef fx_status (*fxi_kernel)(const fx_step *step, const void *const *in, void
 
 /* Sets the step's attributes from those of a node with the same operation. */
 void fxi_step_set_attr(fx_step *step, const fx_attr *attr);
+/* The axis of a PAD step that pads several axes. Its `before` is the position in the output, in
+ * elements, of the input's first element, from which fxi_pad_before computes those of all axes.
+ * Only the CPU gets such a step (planner.h), so the plugin interface does not describe it. */
+enum { FXI_PAD_AXES = -1 };
+/* How many elements a PAD step, of one axis or of several, adds before each axis of its input. */
+void fxi_pad_before(const fx_step *step, int64_t before[FX_MAX_DIMS]);
 /* Sets the sizes of an attention step from its operands. */
 void fxi_step_set_attention_sizes(fx_step *step);
 /* Returns the type and sizes of output k, counted as by fx_step_output. It is dense, whatever the

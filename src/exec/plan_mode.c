@@ -106,6 +106,7 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
                              .buffers = buffers ? buffers : INT32_MAX,
                              .own_memory = backend->write,
                              .channel_values = g->device == fx_cpu_device(),
+                             .pads = g->device == fx_cpu_device(),
                              .checks = fxi_plans_checked(),
                              .work_guard = fxi_check_work_guard(backend),
                              .channels_last = g->eager ? NULL : backend->channels_last,

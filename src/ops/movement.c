@@ -214,6 +214,17 @@ static fx_status pad_counts(const fx_array *x, int axis, int64_t before, int64_t
     return FX_OK;
 }
 
+/* The literal of x, if x is a padding with the same number: then the planner knows that the numbers
+ * are equal, and may do both paddings in one step (merge_pads.c). Else NULL. */
+static fxi_node *shared_fill(const fxi_node *x, double value)
+{
+    const bool pads = x->op == FX_OP_PAD && !x->data && !x->history_cut && fxi_is_float(x->dtype);
+    fxi_node *v = pads ? x->in[1] : NULL;
+    const bool same =
+        v && v->op == FX_OP_CONST && memcmp(&v->attr.literal.number, &value, sizeof value) == 0;
+    return same ? v : NULL;
+}
+
 fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double value)
 {
     int64_t size = 0;
@@ -239,10 +250,11 @@ fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double va
     fxi_context *c = fxi_begin();
     const fxi_node *n = x->node;
     fxi_operand v = {0};
-    if (!fill_literal(&v, value, (fx_dtype)n->dtype))
+    fxi_node *shared = shared_fill(n, value);
+    if (!shared && !fill_literal(&v, value, (fx_dtype)n->dtype))
         return fx_error_array(FX_STATUS_MEMORY);
     const fx_attr a = {.pad = {axis, before, size - n->shape[axis] - before}};
-    fxi_node *in[] = {x->node, v.node};
+    fxi_node *in[] = {x->node, shared ? shared : v.node};
     fxi_node *r =
         fxi_node_new(c, FX_OP_PAD, (fx_dtype)n->dtype, n->ndim, shape, n->device, &a, 2, in);
     fxi_operands_release(&v, 1);

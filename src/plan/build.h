@@ -162,6 +162,10 @@ bool fxi_run_early(fxi_plan *p);
  * gradients (merge_attention.c). Before donation. */
 void fxi_merge_attention(const fxi_planner *how, fxi_plan *p);
 
+/* Merges paddings of several axes with one number (merge_pads.c). Before donation. False if an
+ * allocation fails. */
+bool fxi_merge_pads(fxi_plan *p);
+
 /* Merges steps of one program over different tensors (planner rule 5; foreach.c). */
 bool fxi_merge_foreach(fxi_plan *p);
 /* Merges small reductions with equal programs (foreach_reduce.c). After fxi_merge_foreach. */

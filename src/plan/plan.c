@@ -280,6 +280,8 @@ static bool improve(fxi_builder *b)
     const bool fuses = b->how->fuses, own_memory = fuses && b->how->own_memory;
     if (fuses)
         fxi_merge_attention(b->how, p);
+    if (fuses && b->how->pads && !fxi_merge_pads(p))
+        return false;
     return (!own_memory || fxi_compute_again(b->how, p)) && (!fuses || fxi_run_early(p)) &&
            fxi_donate(b) && (!fuses || fxi_merge_foreach(p)) &&
            (!own_memory || fxi_merge_reductions(p)) && note_counted(p);

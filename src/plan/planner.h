@@ -19,6 +19,7 @@ typedef struct fxi_planner {
     /* Epilogues of convolutions may also subtract, multiply by and divide by a number or a value of
      * each output channel. Only the CPU: the plugin interface does not have these instructions. */
     bool channel_values;
+    bool pads;   /* PAD steps may pad several axes (FXI_PAD_AXES). Only the CPU */
     bool checks; /* the plan is checked (fxi_plan_check) */
     /* Extra bytes after the work space of each step, which no step may write. */
     int64_t work_guard;

@@ -241,12 +241,55 @@ static void check_threads(const problem *p, int kind)
         drop_operand(&in[k]), drop_operand(&out[k]);
 }
 
+/* Rows whose elements are apart, as they are copied from and to them: every length up to several
+ * vectors, in memory without an element more. Elements between are not written. */
+static void check_rows(int dtype, int64_t n, int64_t stride)
+{
+    enum { ROWS = 3 };
+    const fxi_conv_core *core = &fxi_cpu_simd()->conv[dtype == FX_DTYPE_F64];
+    const int64_t reach = n ? (n - 1) * stride + 1 : 0, gap = reach + 2;
+    operand apart = make_operand(dtype, DENSE, 1, (int64_t[]){n ? (ROWS - 1) * gap + reach : 0});
+    operand dense = make_operand(dtype, DENSE, 1, (int64_t[]){ROWS * n});
+    fxi_conv_rows r = {.d = dense.data,
+                       .s = apart.data,
+                       .dpitch = n,
+                       .spitch = gap,
+                       .stride = stride,
+                       .n = n,
+                       .rows = ROWS};
+    core->rows(&r);
+    for (int64_t i = 0; i < ROWS * n; i++)
+        assert_true(element(&dense, i) == element(&apart, i / n * gap + i % n * stride));
+    for (int64_t i = 0; i < length_of(&apart); i++)
+        set_element(&apart, i, -1);
+    r.d = apart.data, r.s = dense.data, r.dpitch = gap, r.spitch = n;
+    core->spread(&r);
+    for (int64_t i = 0; i < length_of(&apart); i++) {
+        const int64_t row = i / gap, at = i % gap;
+        const bool written = at < reach && at % stride == 0;
+        assert_true(element(&apart, i) == (written ? element(&dense, row * n + at / stride) : -1));
+    }
+    drop_operand(&apart), drop_operand(&dense);
+}
+
+static void rows_apart(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; n < 70; n++)
+        for (int64_t stride = 1; stride <= 3; stride++)
+            for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+                check_rows(dtype, n, stride);
+}
+
 /* One tap: a matrix product of each image, few images and many, with groups and strides; one
  * position, whose images are one product. */
 static void one_tap(void **state)
 {
     (void)state;
     problem strided = plain_2d(23, 1, 24, 20, 3, 0), narrow = plain_2d(9, 1, 18, 12, 10, 0);
+    problem wide = plain_2d(71, 1, 5, 7, 2, 0);
+    wide.a.stride[0] = wide.a.stride[1] = 2;
+    wide.y[0] = wide.y[1] = 36;
     strided.a.stride[0] = 2, strided.a.stride[1] = 3;
     strided.y[0] = 12, strided.y[1] = 8;
     narrow.a.groups = 6, narrow.w[2] = 3;
@@ -259,6 +302,7 @@ static void one_tap(void **state)
                     .y = {130, 9, 40},
                     .ndim = 3};
     const problem ps[] = {strided,
+                          wide,
                           narrow,
                           strided_groups,
                           line,
@@ -864,5 +908,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(plugin_odd_numbers),
     cmocka_unit_test(epilogues_of_large_images),
     cmocka_unit_test(one_tap),
+    cmocka_unit_test(rows_apart),
 };
 RUN_ON_EVERY_ISA(tests)

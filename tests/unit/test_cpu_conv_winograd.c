@@ -8,7 +8,13 @@
 typedef struct problem {
     int64_t x[2], in, out, batch;
     int32_t before[2], after[2], flipped;
+    int32_t dilation[2]; /* 0: 1 */
 } problem;
+
+static int32_t dilation_of(const problem *p, int d)
+{
+    return p->dilation[d] ? p->dilation[d] : 1;
+}
 
 static fx_attr attr_of(const problem *p, int kind)
 {
@@ -17,14 +23,14 @@ static fx_attr attr_of(const problem *p, int kind)
                               .groups = 1,
                               .flipped = p->flipped,
                               .stride = {1, 1},
-                              .dilation = {1, 1},
+                              .dilation = {dilation_of(p, 0), dilation_of(p, 1)},
                               .before = {p->before[0], p->before[1]},
                               .after = {p->after[0], p->after[1]}}};
 }
 
 static int64_t windows(const problem *p, int d)
 {
-    return p->x[d] + p->before[d] + p->after[d] - 2;
+    return p->x[d] + p->before[d] + p->after[d] - 2 * dilation_of(p, d);
 }
 
 /* The geometry as far as the choice of the method reads it. */
@@ -39,7 +45,7 @@ static bool suits(const problem *p, int kind)
                                  .y = {y[0], y[1], 1},
                                  .stride = {1, 1, 1},
                                  .before = {p->before[0], p->before[1]},
-                                 .dilation = {1, 1, 1},
+                                 .dilation = {dilation_of(p, 0), dilation_of(p, 1), 1},
                                  .groups = 1,
                                  .cin = p->in,
                                  .cout = p->out,
@@ -86,7 +92,8 @@ static double *defined(const problem *p, int kind, const operand all[3])
                     const int64_t b = p->flipped ? k / 3 : 2 - k / 3;
                     const double tap = (double)w[k + 9 * (c + p->in * o)];
                     /* The windows whose tap is inside x. */
-                    const int64_t s = a - p->before[0], t = b - p->before[1];
+                    const int64_t s = a * dilation_of(p, 0) - p->before[0];
+                    const int64_t t = b * dilation_of(p, 1) - p->before[1];
                     const int64_t from = s < 0 ? -s : 0, to = Y0 < p->x[0] - s ? Y0 : p->x[0] - s;
                     for (int64_t j = 0; j < Y1; j++) {
                         if (j + t < 0 || j + t >= p->x[1])
@@ -174,15 +181,40 @@ static void shapes(void **state)
     check_problem(&deep, FX_CONV_FORWARD, true);
 }
 
-/* The same bits from one thread and from three, and from each image alone. */
-static void bits_of_threads_and_batches(void **state)
+/* Dilations that divide the sizes and that do not, one axis without a dilation, parts of several
+ * images in a unit, every remainder of the padding. */
+static void dilations(void **state)
 {
     (void)state;
+    const problem ps[] = {
+        {.x = {32, 30}, .before = {2, 2}, .after = {2, 2}, .dilation = {2, 2}},
+        {.x = {33, 31}, .before = {1, 3}, .after = {4, 0}, .dilation = {2, 2}},
+        {.x = {37, 26}, .before = {3, 1}, .after = {2, 0}, .dilation = {3, 1}, .flipped = 1},
+        {.x = {30, 41}, .before = {0, 8}, .after = {2, 5}, .dilation = {1, 4}},
+        {.x = {47, 46}, .before = {4, 0}, .after = {0, 6}, .dilation = {2, 3}, .flipped = 1},
+        {.x = {64, 8}, .before = {7, 4}, .after = {8, 4}, .dilation = {4, 2}}};
+    for (size_t k = 0; k < sizeof ps / sizeof *ps; k++)
+        for (int kind = FX_CONV_FORWARD; kind <= FX_CONV_DATA; kind++) {
+            problem p = ps[k];
+            p.in = 60 + (int64_t)k, p.out = 63 - (int64_t)k, p.batch = 2;
+            check_problem(&p, kind, false);
+            check_problem(&p, kind, true);
+        }
+}
+
+/* The same bits from one thread and from three, and from each image alone. */
+static void check_bits(int32_t dilation)
+{
     const int before = fx_num_threads();
     for (int kind = FX_CONV_FORWARD; kind <= FX_CONV_DATA; kind++) {
         const bool data = kind == FX_CONV_DATA;
-        const problem p = {
-            .x = {16, 13}, .in = 51, .out = 60, .batch = 5, .before = {1, 1}, .after = {1, 1}};
+        const problem p = {.x = {16, 13},
+                           .in = 51,
+                           .out = 60,
+                           .batch = 5,
+                           .before = {dilation, dilation},
+                           .after = {dilation, dilation},
+                           .dilation = {dilation, dilation}};
         problem one = p;
         one.batch = 1;
         operand all[3], each[3];
@@ -213,6 +245,13 @@ static void bits_of_threads_and_batches(void **state)
         drop_operands(all);
     }
     fx_set_num_threads(before);
+}
+
+static void bits_of_threads_and_batches(void **state)
+{
+    (void)state;
+    check_bits(1);
+    check_bits(2);
 }
 
 /* NaN and infinities reach the windows over them, and nothing else. Other images keep their bits.
@@ -312,6 +351,10 @@ static void infinite_numbers(void **state)
     make_positive(&p, all);
     set_element(&all[1], 9 * (2 + 32 * 5) + 4, INFINITY);
     check_defined(&p, all, 0, 0);
+    const problem apart = {.x = {36, 36}, .in = 32, .out = 34, .batch = 2, .dilation = {2, 2}};
+    make_positive(&apart, all);
+    set_element(&all[0], 7 + 36 * 21 + 36 * 36 * (4 + 32), INFINITY);
+    check_defined(&apart, all, 0, 0);
 }
 
 /* Fails every allocation in turn, also those of images that are computed again. */
@@ -346,23 +389,29 @@ static void failing_allocations(void **state)
     }
 }
 
+static fx_array *dilated(fx_array *x, fx_array *w, int dilation)
+{
+    return fx_convolve(x, w, .pad = FX_DIMS(dilation), .dilation = FX_DIMS(dilation));
+}
+
 /* relu(y·s + b) is applied to panels of sums, tanh and a residual afterwards. NaN makes one of the
  * images be computed again. The same as operations that are not fused, bit for bit. */
 static void epilogues(void **state)
 {
     (void)state;
     setenv("FX_ONEDNN", "0", 1);
-    for (int infinite = 0; infinite < 2; infinite++) {
+    for (int way = 0; way < 4; way++) {
         FX_SCOPE;
+        const int infinite = way % 2, dilation = 1 + way / 2;
         fx_seed(23);
         fx_array *x = fx_randn(20, 24, 40, 3), *w = fx_randn(3, 3, 40, 48);
         fx_array *b = fx_randn(1, 1, 48, 1), *r = fx_randn(20, 24, 48, 3);
         if (infinite)
             x = fx_div(x, fx_f32(fx_gt(fx_abs(x), 1e-4)));
-        fx_array *y = fx_convolve(x, w, .pad = FX_DIMS(1));
+        fx_array *y = dilated(x, w, dilation);
         fx_eval(fx_tuple(x, w, b, r, y));
-        fx_array *scaled = fx_relu(fx_add(fx_mul(fx_convolve(x, w, .pad = FX_DIMS(1)), b), b));
-        fx_array *curved = fx_tanh(fx_add(fx_convolve(x, w, .pad = FX_DIMS(1)), r));
+        fx_array *scaled = fx_relu(fx_add(fx_mul(dilated(x, w, dilation), b), b));
+        fx_array *curved = fx_tanh(fx_add(dilated(x, w, dilation), r));
         fx_array *want_scaled = fx_relu(fx_add(fx_mul(y, b), b)),
                  *want_curved = fx_tanh(fx_add(y, r));
         fx_eval(fx_tuple(scaled, curved, want_scaled, want_curved));
@@ -379,5 +428,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(odd_numbers),         cmocka_unit_test(bits_of_threads_and_batches),
     cmocka_unit_test(large_numbers),       cmocka_unit_test(infinite_numbers),
     cmocka_unit_test(failing_allocations), cmocka_unit_test(epilogues),
+    cmocka_unit_test(dilations),
 };
 RUN_ON_EVERY_ISA(tests)

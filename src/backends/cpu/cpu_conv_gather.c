@@ -374,45 +374,57 @@ static void pack_panel(void *user, int64_t number)
     const int64_t group = number / s->columns.panels, panel = number % s->columns.panels;
     int64_t width, n;
     const int64_t first = panel_at(r->core, &s->columns, panel, &width, &n);
-    /* All taps of a channel are neighbours in the kernel, so one transposition copies them. */
-    const int64_t whole = r->taps == s->g->taps ? r->taps : 1;
+    /* Taps of a channel are neighbours in the kernel, and for FORWARD the channels too: one
+     * transposition copies neighbours. */
+    const bool all = r->taps == s->g->taps;
+    const int64_t channels = all && s->tap_stride == r->taps ? r->channels : 1;
+    const int64_t whole = (all ? r->taps : 1) * channels;
     const char *w =
         fxi_at(s->w, group * s->g->depth * s->g->cout + first * s->column_stride, r->size);
     char *d = fxi_at_out(s->panels, group * packed_length(s) + first * r->sums, r->size);
     if (n < width)
         memset(d, 0, (size_t)(width * r->sums) * r->size);
-    for (int64_t c = 0; c < r->channels; c++)
+    for (int64_t c = 0; c < r->channels; c += channels)
         for (int64_t t = 0; t < r->taps; t += whole)
-            fxi_transpose(fxi_at_out(d, (c * r->taps + t) * width, r->size),
-                          fxi_at(w, c * s->tap_stride + (whole > 1 ? 0 : tap_index(s, t)), r->size),
-                          n, whole, s->column_stride, width, r->size);
+            fxi_cpu_transpose(fxi_at_out(d, (c * r->taps + t) * width, r->size),
+                              fxi_at(w, c * s->tap_stride + (all ? 0 : tap_index(s, t)), r->size),
+                              n, whole, s->column_stride, width, r->size);
 }
 
-/* Copies n columns of one image's windows from a panel of the result into the output. */
-static void put_windows(const window_job *s, const unit *u, const char *y, int64_t width, char *out,
-                        int64_t n)
+/* Copies n columns of one image's windows from a panel of the result into the output. `turned`:
+ * memory for as many columns. */
+static void put_windows(const window_job *s, const unit *u, const char *y, int64_t width,
+                        char *turned, char *out, int64_t n)
 {
     const reading *r = &s->r;
     const int64_t *o = s->out, length = fxi_length(3, o), line = r->axes[0].windows;
     if (s->stride[0] * s->stride[1] * s->stride[2] == 1) {
-        for (int64_t c = 0; c < n; c += FEW_COLUMNS)
-            fxi_transpose(fxi_at_out(out, c * length + o[0] * (u->row + o[1] * u->plane), r->size),
-                          fxi_at(y, c, r->size), u->windows, fxi_cpu_min(FEW_COLUMNS, n - c), width,
-                          length, r->size);
+        const int64_t each =
+            fxi_cpu_simd()->transpose[r->size] ? 64 / (int64_t)r->size : FEW_COLUMNS;
+        for (int64_t c = 0; c < n; c += each)
+            fxi_cpu_transpose(
+                fxi_at_out(out, c * length + o[0] * (u->row + o[1] * u->plane), r->size),
+                fxi_at(y, c, r->size), u->windows, fxi_cpu_min(each, n - c), width, length,
+                r->size);
         return;
     }
-    /* With strides (DATA) the elements of a phase are apart from each other in the output, so they
-     * are stored one by one. */
-    for (int64_t k = 0; k < u->planes; k++)
-        for (int64_t j = 0; j < u->rows; j++) {
-            const int64_t second = s->phase[1] + (u->row + j) * s->stride[1];
+    /* With strides (DATA) the elements of a phase are apart from each other in the output. They are
+     * first transposed in the cache, because elements of one column, a row of the output, can then
+     * be stored by vectors. */
+    fxi_cpu_transpose(turned, y, u->windows, n, width, u->windows, r->size);
+    for (int64_t c = 0; c < n; c++)
+        for (int64_t k = 0; k < u->planes; k++) {
+            const int64_t second = s->phase[1] + u->row * s->stride[1];
             const int64_t third = s->phase[2] + (u->plane + k) * s->stride[2];
             const int64_t at = s->phase[0] + o[0] * (second + o[1] * third);
-            const char *row = fxi_at(y, (k * u->rows + j) * line * width, r->size);
-            for (int64_t c = 0; c < n; c++)
-                for (int64_t i = 0; i < line; i++)
-                    memcpy(fxi_at_out(out, c * length + at + i * s->stride[0], r->size),
-                           fxi_at(row, i * width + c, r->size), r->size);
+            r->core->spread(
+                &(fxi_conv_rows){.d = fxi_at_out(out, c * length + at, r->size),
+                                 .s = fxi_at(turned, c * u->windows + k * u->rows * line, r->size),
+                                 .dpitch = o[0] * s->stride[1],
+                                 .spitch = line,
+                                 .stride = s->stride[0],
+                                 .n = line,
+                                 .rows = u->rows});
         }
 }
 
@@ -481,7 +493,7 @@ static void run_task(const window_job *s, const workspace *p, int64_t task)
             const int64_t image = (u.first + m) * g->groups + group;
             const int64_t out = (image * s->columns.n + first) * length;
             put_windows(s, &u, fxi_at(p->panel, m * u.windows * width, r->size), width,
-                        fxi_at_out(s->result, out, r->size), n);
+                        p->panel + s->panel_bytes / 2, fxi_at_out(s->result, out, r->size), n);
             if (s->finish)
                 finish_windows(s, &u, out, n);
         }
@@ -516,7 +528,7 @@ static fx_status run_phase(window_job *s)
     /* Rounded up, so that the list of offsets after them is aligned. */
     const size_t kernel = ((size_t)(packed_length(s) * g->groups) * r->size + 63) / 64 * 64;
     const size_t packed = kernel + (fxi_conv_epilogue_bytes(g, padded(s)) + 63) / 64 * 64;
-    s->panel_bytes = (size_t)(windows * width) * r->size;
+    s->panel_bytes = 2 * (size_t)(windows * width) * r->size;
     s->slices = units < ENOUGH_UNITS ? s->columns.panels : 1;
     s->tasks = units * s->slices;
     s->parts = fxi_cpu_parts(s->tasks, fxi_cpu_cost(0, flops));
@@ -622,8 +634,8 @@ static void pack_gy(const weight_job *w, const unit *u, int64_t group, int64_t f
     for (int64_t m = 0; m < u->images; m++) {
         const int64_t image = (u->first + m) * g->groups + group;
         const int64_t at = (image * g->cout + first) * g->positions + row;
-        fxi_transpose(fxi_at_out(panel, m * u->windows * width, r->size),
-                      fxi_at(w->gy, at, r->size), n, u->windows, g->positions, width, r->size);
+        fxi_cpu_transpose(fxi_at_out(panel, m * u->windows * width, r->size),
+                          fxi_at(w->gy, at, r->size), n, u->windows, g->positions, width, r->size);
     }
 }
 
@@ -691,8 +703,8 @@ static void put_panel(void *user, int64_t number)
     for (int64_t share = 1; share < w->shares; share++)
         (r->size == sizeof(double) ? add_f64 : add_f32)(sums, sums_of(w, group, share, first),
                                                         r->sums * width);
-    fxi_transpose(fxi_at_out(w->w, (group * w->g->cout + first) * w->g->depth, r->size), sums,
-                  r->sums, n, width, w->g->depth, r->size);
+    fxi_cpu_transpose(fxi_at_out(w->w, (group * w->g->cout + first) * w->g->depth, r->size), sums,
+                      r->sums, n, width, w->g->depth, r->size);
 }
 
 static fx_status run_weight(weight_job *w)

@@ -14,6 +14,7 @@
  */
 #include "cpu_conv.h"
 #include "cpu_parallel.h"
+#include "cpu_simd.h"
 #include "cpu_walk.h"
 #include "memory.h"
 #include <string.h>
@@ -43,20 +44,22 @@ typedef struct job {
  * at distances of the strides. */
 static void copy_positions(const fxi_conv_geometry *g, char *x, char *dense, bool to_dense)
 {
+    const fxi_conv_core *core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64];
+    const int64_t pitch = g->x[0] * g->stride[1];
     for (int64_t c = 0; c < g->cin; c++)
-        for (int64_t k = 0; k < g->y[2]; k++)
-            for (int64_t j = 0; j < g->y[1]; j++) {
-                const int64_t at = g->x[0] * (j * g->stride[1] + g->x[1] * k * g->stride[2]);
-                char *row = fxi_at_out(x, c * g->xs + at, g->size);
-                if (to_dense)
-                    fxi_copy_strided(dense, row, g->y[0], g->stride[0], g->size);
-                else
-                    /* Elements that no window reads keep the zeros of the caller. */
-                    for (int64_t i = 0; i < g->y[0]; i++)
-                        memcpy(fxi_at_out(row, i * g->stride[0], g->size),
-                               fxi_at(dense, i, g->size), g->size);
-                dense += g->y[0] * (int64_t)g->size;
-            }
+        for (int64_t k = 0; k < g->y[2]; k++) {
+            char *plane = fxi_at_out(x, c * g->xs + g->x[0] * g->x[1] * k * g->stride[2], g->size);
+            /* Elements that no window reads keep the zeros of the caller. */
+            (to_dense ? core->rows
+                      : core->spread)(&(fxi_conv_rows){.d = to_dense ? dense : plane,
+                                                       .s = to_dense ? plane : dense,
+                                                       .dpitch = to_dense ? g->y[0] : pitch,
+                                                       .spitch = to_dense ? pitch : g->y[0],
+                                                       .stride = g->stride[0],
+                                                       .n = g->y[0],
+                                                       .rows = g->y[1]});
+            dense += g->y[0] * g->y[1] * (int64_t)g->size;
+        }
 }
 
 /* ---- one unit -------------------------------------------------------------------------------- */

@@ -26,6 +26,11 @@
  *   m       the 16 arrays of sums for a group of columns
  *   z       Aᵀ·m·A: for each column the upper outputs of all tiles, then the lower ones
  *
+ * With a dilation of d, the outputs whose positions have the same remainder modulo d read only
+ * inputs whose positions have one remainder, too, as neighbours: they form a part, which is
+ * computed as an image of its own. Parts are gathered when rows are copied into x, and spread when
+ * outputs are copied out. All parts have the size of the largest.
+ *
  * The sums of an element have one order, whatever the unit and the tile are in which it is
  * computed. So the bits depend neither on the number of threads nor on the other images of a batch.
  *
@@ -65,10 +70,12 @@ typedef struct job {
     const fxi_conv_core *core;
     const fxi_winograd_core *transform;
     int64_t in[2], out[2], before[2]; /* sizes of an input and an output image, padding */
+    int64_t dilation[2], phases[2];   /* parts of an image along an axis: at most the dilation */
+    int64_t all;                      /* rows of tiles of all parts of all images */
     int64_t channels, columns;        /* of the input, of the output */
-    int64_t across, down;             /* tiles of an image */
+    int64_t across, down;             /* tiles of a part of an image */
     int64_t rows, points;             /* of a unit: rows of tiles, and tiles */
-    int64_t images;                   /* of which a unit can have rows */
+    int64_t segments;                 /* parts of images of which a unit can have rows */
     int64_t vectors;                  /* that cover `points` */
     int64_t panels, panel;            /* panels of the kernel, and elements of each */
     int64_t pitch;                    /* between channels of v and columns of m */
@@ -78,8 +85,9 @@ typedef struct job {
     const float *x, *w;
     float *y, *u;
     char *epilogue_values;
-    int32_t *offset; /* of the channels in v */
-    char *spoiled;   /* atomic, one for each image: its results are not all finite */
+    const fxi_finish *finish; /* an epilogue of other instructions, unless images have parts */
+    int32_t *offset;          /* of the channels in v */
+    char *spoiled;            /* atomic, one for each image: its results are not all finite */
 } job;
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -116,10 +124,10 @@ static int64_t choose_rows(const job *s, int64_t all)
 
 static void finish_sizes(job *s)
 {
-    const int64_t lanes = s->core->lanes, all = s->g->batch * s->down;
+    const int64_t lanes = s->core->lanes, all = s->all;
     s->rows = choose_rows(s, all);
     s->points = s->rows * s->across;
-    s->images = fxi_cpu_min(s->g->batch, (s->rows + s->down - 2) / s->down + 1);
+    s->segments = fxi_cpu_min(all / s->down, (s->rows + s->down - 2) / s->down + 1);
     s->vectors = fxi_cpu_divide_up(s->points, lanes);
     s->panels = fxi_cpu_divide_up(s->columns, s->core->columns);
     s->panel = (s->channels + 1) * s->core->columns;
@@ -129,13 +137,19 @@ static void finish_sizes(job *s)
     s->vapart = s->channels * s->pitch + LINE;
     s->mapart = fxi_cpu_min(GROUP, s->columns) * s->pitch + LINE;
     s->xpitch = 2 * s->across + 2;
-    s->xlength = 2 * (s->rows + s->images) * s->xpitch + 2 * lanes;
-    s->tlength = 8 * ((s->rows + s->images) * s->across + s->images * lanes);
+    s->xlength = 2 * (s->rows + s->segments) * s->xpitch + 2 * lanes;
+    s->tlength = 8 * ((s->rows + s->segments) * s->across + s->segments * lanes);
     s->groups = fxi_cpu_divide_up(s->columns, GROUP);
     s->units = fxi_cpu_divide_up(all, s->rows);
     s->slices = s->units < ENOUGH_UNITS
                     ? fxi_cpu_min(s->groups, fxi_cpu_divide_up(ENOUGH_UNITS, s->units))
                     : 1;
+}
+
+/* Tiles along an axis of the largest part of `out` outputs. */
+static int64_t tiles_of(int64_t out, int64_t dilation)
+{
+    return fxi_cpu_divide_up(fxi_cpu_divide_up(out, dilation), 2);
 }
 
 /* DATA reads gy, with the padding with which each element of x reaches all windows that read it. */
@@ -150,10 +164,17 @@ static job job_of(const fxi_conv_geometry *g, bool data)
     for (int d = 0; d < 2; d++) {
         s.in[d] = data ? g->y[d] : g->x[d];
         s.out[d] = data ? g->x[d] : g->y[d];
-        s.before[d] = data ? 2 - g->before[d] : g->before[d];
+        s.dilation[d] = g->dilation[d];
+        s.phases[d] = fxi_cpu_min(g->dilation[d], s.out[d]);
+        s.before[d] = data ? 2 * g->dilation[d] - g->before[d] : g->before[d];
     }
-    s.across = fxi_cpu_divide_up(s.out[0], 2);
-    s.down = fxi_cpu_divide_up(s.out[1], 2);
+    /* An epilogue of other instructions runs over consecutive elements, which parts do not have: it
+     * waits for the whole output (run). */
+    if (g->epilogue.n == 0 && s.phases[0] * s.phases[1] == 1)
+        s.finish = g->finish;
+    s.across = tiles_of(s.out[0], s.dilation[0]);
+    s.down = tiles_of(s.out[1], s.dilation[1]);
+    s.all = g->batch * s.phases[0] * s.phases[1] * s.down;
     finish_sizes(&s);
     return s;
 }
@@ -212,17 +233,18 @@ static fx_status transform_kernel(job *s)
 
 /* ---- a unit ---------------------------------------------------------------------------------- */
 
-/* Consecutive rows of tiles of one image. */
+/* Consecutive rows of tiles of one part of an image. */
 typedef struct segment {
-    int64_t image, first, rows;
+    int64_t image, phase[2], first, rows;
     int64_t at; /* the first tile's number in the unit */
 } segment;
 
 /* The segment that begins with row `row` of all rows; `end`: the unit's end. */
 static segment segment_at(const job *s, int64_t row, int64_t begin, int64_t end)
 {
-    const int64_t first = row % s->down;
-    return (segment){.image = row / s->down,
+    const int64_t first = row % s->down, part = row / s->down, across = s->phases[0];
+    return (segment){.image = part / (across * s->phases[1]),
+                     .phase = {part % across, part / across % s->phases[1]},
                      .first = first,
                      .rows = fxi_cpu_min(s->down - first, end - row),
                      .at = (row - begin) * s->across};
@@ -266,24 +288,40 @@ static workspace *workspace_in(const job *s, void *memory)
     return w;
 }
 
+/* Of n elements of an array of size `in`, `step` apart, the one at `from` first, those in
+ * [*lo, *hi) exist; the others are padding. */
+static void inside(int64_t from, int64_t step, int64_t n, int64_t in, int64_t *lo, int64_t *hi)
+{
+    *lo = from < 0 ? fxi_cpu_min(fxi_cpu_divide_up(-from, step), n) : 0;
+    *hi = from < in ? fxi_cpu_min(fxi_cpu_divide_up(in - from, step), n) : 0;
+    *hi = fxi_cpu_max(*lo, *hi);
+}
+
 /* Copies the rows that a segment reads of one channel. Columns of padding are zeros from the start
- * of the job and are never written. */
+ * of the job and are never written if an image has one part. Else another part may have elements
+ * there. */
 static void fill_rows(const job *s, const segment *g, int64_t channel, float *to)
 {
-    const int64_t rows = 2 * g->rows + 2, x1 = 2 * g->first - s->before[1];
-    const int64_t low = fxi_cpu_min(fxi_cpu_max(0, -x1), rows);
-    const int64_t high = fxi_cpu_max(low, fxi_cpu_min(rows, s->in[1] - x1));
+    const int64_t rows = 2 * g->rows + 2, d0 = s->dilation[0], d1 = s->dilation[1];
+    const int64_t x0 = g->phase[0] - s->before[0];
+    const int64_t x1 = g->phase[1] - s->before[1] + 2 * g->first * d1;
     const size_t line = (size_t)s->xpitch * sizeof(float);
-    memset(to, 0, (size_t)low * line);
+    int64_t left, right, low, high;
+    inside(x0, d0, s->xpitch, s->in[0], &left, &right);
+    inside(x1, d1, rows, s->in[1], &low, &high);
+    /* The whole block is cleared, which is one call, and not only the columns of padding. */
+    const bool clear = s->phases[0] > 1;
+    memset(to, 0, (size_t)(clear ? rows : low) * line);
     memset(to + high * s->xpitch, 0, (size_t)(rows - high) * line);
-    if (low < high)
+    if (low < high && left < right)
         s->core->rows(&(fxi_conv_rows){
-            .d = to + low * s->xpitch + s->before[0],
-            .s = s->x + ((g->image * s->channels + channel) * s->in[1] + x1 + low) * s->in[0],
+            .d = to + low * s->xpitch + left,
+            .s = s->x + ((g->image * s->channels + channel) * s->in[1] + x1 + low * d1) * s->in[0] +
+                 x0 + left * d0,
             .dpitch = s->xpitch,
-            .spitch = s->in[0],
-            .stride = 1,
-            .n = s->in[0],
+            .spitch = s->in[0] * d1,
+            .stride = d0,
+            .n = right - left,
             .rows = high - low});
 }
 
@@ -377,20 +415,21 @@ static void check_panel(const job *s, const workspace *w, const panel *p, const 
 static void put_panel(const job *s, const workspace *w, const panel *p, const segment *g,
                       const fxi_finish *finish)
 {
-    const int64_t length = s->out[0] * s->out[1], from = 2 * g->first * s->out[0];
-    const int64_t to = fxi_cpu_min(length, from + 2 * g->rows * s->out[0]);
+    const int64_t length = s->out[0] * s->out[1], d0 = s->dilation[0], d1 = s->dilation[1];
+    const int64_t first = g->phase[1] + 2 * g->first * d1, from = first * s->out[0];
+    const int64_t to = fxi_cpu_min(length, from + 2 * g->rows * d1 * s->out[0]);
     for (int64_t c = 0; c < p->n; c++) {
         const int64_t column = (g->image * s->columns + p->first + c) * length;
         for (int half = 0; half < 2; half++)
-            s->core->rows(&(fxi_conv_rows){
-                .d = s->y + column + from + half * s->out[0],
+            s->core->spread(&(fxi_conv_rows){
+                .d = s->y + column + from + half * d1 * s->out[0] + g->phase[0],
                 .s = outputs_at(w, p, g, c, half),
-                .dpitch = 2 * s->out[0],
+                .dpitch = 2 * d1 * s->out[0],
                 .spitch = 2 * s->across,
-                .stride = 1,
-                .n = s->out[0],
-                .rows =
-                    fxi_cpu_min(g->rows, fxi_cpu_divide_up(s->out[1] - 2 * g->first - half, 2))});
+                .stride = d0,
+                .n = fxi_cpu_divide_up(s->out[0] - g->phase[0], d0),
+                .rows = fxi_cpu_min(g->rows,
+                                    fxi_cpu_divide_up(s->out[1] - first - half * d1, 2 * d1))});
         if (finish)
             fxi_cpu_finish_range(finish, column + from, column + to);
     }
@@ -430,7 +469,7 @@ static void finish_panel(const job *s, const workspace *w, int64_t number, int64
                                          .instr = instr});
     for (int64_t row = begin; row < end; row += g.rows) {
         g = segment_at(s, row, begin, end);
-        put_panel(s, w, &p, &g, count ? NULL : s->g->finish);
+        put_panel(s, w, &p, &g, count ? NULL : s->finish);
     }
 }
 
@@ -438,7 +477,7 @@ static void finish_panel(const job *s, const workspace *w, int64_t number, int64
 static void run_unit(const job *s, const workspace *w, int64_t unit, int64_t slice)
 {
     const int64_t begin = unit * s->rows;
-    const int64_t end = fxi_cpu_min(begin + s->rows, s->g->batch * s->down);
+    const int64_t end = fxi_cpu_min(begin + s->rows, s->all);
     const int64_t vectors = fxi_cpu_divide_up((end - begin) * s->across, s->core->lanes);
     const int64_t each = GROUP / s->core->columns;
     int64_t from, to, n;
@@ -486,8 +525,8 @@ static fx_status run_again(const job *s, int64_t first, int64_t images)
     fx_status status = FX_OK;
     if (!fxi_cpu_conv_direct(&g, s->g->attr->kind, x, w, y, &status))
         status = fxi_cpu_conv_gather(&g, s->g->attr->kind, x, w, y);
-    if (status == FX_OK && s->g->finish && s->g->epilogue.n == 0)
-        fxi_cpu_finish_range(s->g->finish, first * out, (first + images) * out);
+    if (status == FX_OK && s->finish)
+        fxi_cpu_finish_range(s->finish, first * out, (first + images) * out);
     return status;
 }
 
@@ -512,7 +551,7 @@ static fx_status run_spoiled(const job *s)
  * this estimate, and no bit of the result. */
 static double cost_of(const job *s)
 {
-    const double tiles = (double)(s->across * s->down) * (double)s->g->batch;
+    const double tiles = (double)s->across * (double)s->all;
     return fxi_cpu_cost(0, 2.0 * NUMBERS * tiles * (double)s->channels * (double)s->columns);
 }
 
@@ -539,6 +578,9 @@ static fx_status run(job *s)
         status = fxi_cpu_parallel_scratch(s->parts, workspace_bytes(s), run_part, s);
     if (status == FX_OK)
         status = run_spoiled(s);
+    /* The elements of a part have gaps, so the whole output is finished at once. */
+    if (status == FX_OK && s->g->finish && s->g->epilogue.n == 0 && !s->finish)
+        fxi_cpu_finish(s->g->finish);
     fxi_free(memory);
     return status;
 }
@@ -548,10 +590,13 @@ static fx_status run(job *s)
 static bool is_plain(const fxi_conv_geometry *g)
 {
     bool plain = g->attr->spatial == 2 && g->groups == 1;
-    for (int d = 0; d < 2; d++) {
-        const int64_t after = g->y[d] + 2 - g->x[d] - g->before[d];
-        plain = plain && g->k[d] == 3 && g->stride[d] == 1 && g->dilation[d] == 1 &&
-                g->before[d] >= 0 && g->before[d] <= 2 && after >= 0 && after <= 2;
+    for (int d = 0; d < 2 && plain; d++) {
+        /* Taps farther apart than the windows reach: the sizes below might overflow. */
+        if (g->dilation[d] > g->y[d])
+            return false;
+        const int64_t reach = 2 * g->dilation[d], after = g->y[d] + reach - g->x[d] - g->before[d];
+        plain = g->k[d] == 3 && g->stride[d] == 1 && g->before[d] >= 0 && g->before[d] <= reach &&
+                after >= 0 && after <= reach;
     }
     return plain;
 }
@@ -563,7 +608,8 @@ static bool is_plain(const fxi_conv_geometry *g)
 static double gain(const fxi_conv_geometry *g, int kind)
 {
     const int64_t *out = kind == FX_CONV_DATA ? g->x : g->y, lanes = fxi_cpu_simd()->conv[0].lanes;
-    const int64_t tiles = fxi_cpu_divide_up(out[0], 2) * fxi_cpu_divide_up(out[1], 2);
+    const int64_t tiles = fxi_cpu_min(out[0], g->dilation[0]) * tiles_of(out[0], g->dilation[0]) *
+                          fxi_cpu_min(out[1], g->dilation[1]) * tiles_of(out[1], g->dilation[1]);
     const double used = (double)(out[0] * out[1]) / (double)(4 * fxi_cpu_round_up(tiles, lanes));
     const double transformations = 0.8 * (double)lanes * (1 / (double)g->cin + 1 / (double)g->cout);
     return 2.25 * used / (1 + transformations);
@@ -574,7 +620,7 @@ static bool is_small(const fxi_conv_geometry *g, bool data)
 {
     const int64_t channels = data ? g->cout : g->cin, columns = data ? g->cin : g->cout;
     const int64_t width = fxi_cpu_simd()->conv[0].columns, number = NUMBERS * sizeof(float);
-    const int64_t across = fxi_cpu_divide_up(data ? g->x[0] : g->y[0], 2);
+    const int64_t across = tiles_of(data ? g->x[0] : g->y[0], g->dilation[0]);
     return number * (channels + 1) * fxi_cpu_round_up(columns, width) <= MOST_BYTES &&
            number * channels * across <= ROW_BYTES;
 }

@@ -46,6 +46,38 @@ enum {
 /* Vectors of windows of a tile with one column. */
 enum { FXI_CONV_WIDE = 3 * FXI_CONV_V };
 
+/* The even elements of a, and the odd ones of b. */
+#define FXI_PICK_SHORT_f32(a, b) __builtin_shufflevector(a, b, 0, 2, 5, 7)
+#define FXI_PICK_SHORT_f64(a, b) __builtin_shufflevector(a, b, 0, 3)
+#if FXI_VECTOR_BYTES == 64
+#define FXI_PICK_ROW_f32(a, b)                                                                     \
+    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31)
+#define FXI_PICK_ROW_f64(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15)
+#elif FXI_VECTOR_BYTES == 32
+#define FXI_PICK_ROW_f32(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15)
+#define FXI_PICK_ROW_f64(a, b) __builtin_shufflevector(a, b, 0, 2, 5, 7)
+#else
+#define FXI_PICK_ROW_f32(a, b) FXI_PICK_SHORT_f32(a, b)
+#define FXI_PICK_ROW_f64(a, b) FXI_PICK_SHORT_f64(a, b)
+#endif
+
+/* NAME copies every second element, n in all, at least those of a vector. The second vector begins
+ * an element earlier: it would otherwise read an element after the last one that is copied, where
+ * memory may end. The last vector overlaps the previous vector, as in copy_row. */
+#define FXI_CONV_PICK(NAME, T, V, PICK)                                                            \
+    FXI_INLINE void NAME(T *d, const T *s, int64_t n)                                              \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        for (int64_t i = 0; i < n; i += L) {                                                       \
+            V a, b;                                                                                \
+            i = i + L > n ? n - L : i;                                                             \
+            memcpy(&a, s + 2 * i, sizeof a);                                                       \
+            memcpy(&b, s + 2 * i + L - 1, sizeof b);                                               \
+            a = PICK(a, b);                                                                        \
+            memcpy(d + i, &a, sizeof a);                                                           \
+        }                                                                                          \
+    }
+
 /* Applies an instruction to x, for the vectors of a block. */
 #define FXI_CONV_EACH(EXPR)                                                                        \
     FXI_UNROLL                                                                                     \
@@ -288,14 +320,19 @@ enum { FXI_CONV_WIDE = 3 * FXI_CONV_V };
             for (int64_t k = 0; k < p->rows; k++)                                                  \
                 finish_line_##S(p, y + k * p->pitch, k, p->vectors, L, false);                     \
     }                                                                                              \
+    FXI_CONV_PICK(pick_row_##S, T, V, FXI_PICK_ROW_##S)                                            \
+    FXI_CONV_PICK(pick_short_##S, T, H, FXI_PICK_SHORT_##S)                                        \
     static void rows_##S(const fxi_conv_rows *p)                                                   \
     {                                                                                              \
-        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        enum { L = sizeof(V) / sizeof(T), FEW = sizeof(H) / sizeof(T) };                           \
         T *d = p->d;                                                                               \
         const T *s = p->s;                                                                         \
         for (int64_t j = 0; j < p->rows; j++, d += p->dpitch, s += p->spitch)                      \
-            /* Strided rows are copied element by element; most convolutions have stride 1. */     \
-            if (p->stride != 1)                                                                    \
+            if (p->stride == 2 && p->n >= L)                                                       \
+                pick_row_##S(d, s, p->n);                                                          \
+            else if (p->stride == 2 && p->n >= FEW)                                                \
+                pick_short_##S(d, s, p->n);                                                        \
+            else if (p->stride != 1)                                                               \
                 for (int64_t i = 0; i < p->n; i++)                                                 \
                     d[i] = s[i * p->stride];                                                       \
             /* The length of a copy is a constant in each call. */                                 \
@@ -401,6 +438,48 @@ FXI_GATHER_WIDTH(f64, 3)
         .weight_columns = FXI_CONV_C, .gather_rows = FXI_GATHER_Q, .gather_vectors = FXI_GATHER_V, \
         .gather = FXI_CONV_GATHERS(S), .forward = FXI_CONV_FORWARDS(S),                            \
         .weight = FXI_CONV_WEIGHTS(S), .finish = finish_##S, .rows = rows_##S,                     \
-        .finite = finite_##S                                                                       \
+        .spread = spread_##S, .finite = finite_##S                                                 \
     }
+/* NAME is rows in the other direction: it stores neighbours apart from each other, one by one.
+ * Without gaps both directions are the same copy. Several threads may write the elements of one
+ * cache line at the same time, so no element is stored again with its old value. */
+#define FXI_CONV_SPREAD(NAME, S, T)                                                                \
+    static void NAME(const fxi_conv_rows *p)                                                       \
+    {                                                                                              \
+        T *d = p->d;                                                                               \
+        const T *s = p->s;                                                                         \
+        if (p->stride == 1) {                                                                      \
+            rows_##S(p);                                                                           \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t j = 0; j < p->rows; j++, d += p->dpitch, s += p->spitch)                      \
+            for (int64_t i = 0; i < p->n; i++)                                                     \
+                d[i * p->stride] = s[i];                                                           \
+    }
+FXI_CONV_SPREAD(spread_f64, f64, double)
+#if FXI_VECTOR_BYTES == 64
+FXI_CONV_SPREAD(spread_any, f32, float)
+/* Stores with a mask write eight elements and leave those between alone. AVX2 has such stores too,
+ * but some processors take tens of cycles for one. */
+static void spread_f32(const fxi_conv_rows *p)
+{
+    float *d = p->d;
+    const float *s = p->s;
+    if (p->stride != 2) {
+        spread_any(p);
+        return;
+    }
+    for (int64_t j = 0; j < p->rows; j++, d += p->dpitch, s += p->spitch)
+        for (int64_t i = 0; i < p->n; i += 8) {
+            const unsigned n = p->n - i < 8 ? (unsigned)(p->n - i) : 8;
+            const vf v = FXI_LOAD_PART_F32(FXI_PART_F32(n), s + i);
+            const vf twice =
+                __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+            FXI_STORE_PART_F32((__mmask16)(0x5555 & ((1u << 2 * n) - 1)), d + 2 * i, twice);
+        }
+}
+#else
+FXI_CONV_SPREAD(spread_f32, f32, float)
+#endif
+
 static const fxi_conv_core tile_conv[2] = {FXI_CONV_CORE(f32, float), FXI_CONV_CORE(f64, double)};

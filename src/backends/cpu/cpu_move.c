@@ -3,7 +3,8 @@
  * Movement depends on the size of an element only (1, 2, 4 or 8 bytes), not on its type; strided.h
  * does the copying. Concatenation and padding see the output as inner × axis × outer: the elements
  * that one input contributes to one outer index are contiguous in the output, so each is one read
- * of a walk. Threads divide the output, not the inputs.
+ * of a walk. A padding of several axes sees lines of the output. Threads divide the output, not the
+ * inputs.
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
@@ -19,6 +20,24 @@ void fxi_walk_axes(fxi_walk *w, const fx_tensor *t, uint32_t mask, bool in)
     for (int d = 0; d < t->ndim; d++)
         if ((bool)FXI_AXIS_IN(mask, d) == in)
             fxi_walk_push(w, t->shape[d], t->stride[d]);
+}
+
+void fxi_cpu_transpose(void *dst, const void *src, int64_t ni, int64_t nj, int64_t si, int64_t dj,
+                       size_t size)
+{
+    const fxi_block_fn block = fxi_cpu_simd()->transpose[size];
+    const int64_t line = 64 / (int64_t)size;
+    int64_t i = ni / line * line, j = nj / line * line;
+    if (!block || i == 0 || j == 0)
+        i = j = 0;
+    else
+        block(dst, src, i, j, si, dj, false);
+    /* What remains of the longer axis first: all of it where there is no block. */
+    if (j < nj)
+        fxi_transpose(fxi_at_out(dst, j * dj, size), fxi_at(src, j, size), ni, nj - j, si, dj,
+                      size);
+    if (i < ni && j > 0)
+        fxi_transpose(fxi_at_out(dst, i, size), fxi_at(src, i * si, size), ni - i, j, si, dj, size);
 }
 
 typedef struct copy_job {
@@ -134,6 +153,96 @@ static void join_range(const join_job *j, int64_t first, int64_t last)
         put_input(j, k, start, first, last);
 }
 
+/* ---- paddings of several axes ---------------------------------------------------------------- */
+
+/* A line is the output's elements along axis 0. Of the lines, those inside the input have a run of
+ * its elements. All that is between two runs is one fill. */
+typedef struct pad_lines {
+    int64_t before[FX_MAX_DIMS], index[FX_MAX_DIMS]; /* index: of the current line */
+    fxi_walk input;
+    bool begun;   /* the walk is in the input */
+    int64_t done; /* elements of the output before this one are written */
+} pad_lines;
+
+/* A block of the output begins in any line, so the index is computed once, and then counted up. */
+static pad_lines pad_lines_at(const join_job *j, int64_t line)
+{
+    const fx_step *s = j->step;
+    pad_lines l = {.begun = false};
+    fxi_pad_before(s, l.before);
+    for (int d = 1; d < s->out.ndim; d++) {
+        l.index[d] = line % s->out.shape[d];
+        line /= s->out.shape[d];
+    }
+    fxi_walk_init(&l.input, s->in[0].ndim, s->in[0].shape, s->in[0].stride);
+    return l;
+}
+
+/* Is the line inside the input? *out_number: its number among the input's lines. */
+static bool is_inside(const join_job *j, const pad_lines *l, int64_t *out_number)
+{
+    const fx_tensor *in = &j->step->in[0];
+    bool inside = in->shape[0] > 0;
+    *out_number = 0;
+    for (int d = in->ndim - 1; d > 0; d--) {
+        const int64_t i = l->index[d] - l->before[d];
+        inside = inside && i >= 0 && i < in->shape[d];
+        *out_number = *out_number * in->shape[d] + i;
+    }
+    return inside;
+}
+
+/* Counts the index up, as an odometer does. */
+static void next_line(const join_job *j, pad_lines *l)
+{
+    const fx_tensor *out = &j->step->out;
+    for (int d = 1; d < out->ndim; d++) {
+        if (++l->index[d] < out->shape[d])
+            return;
+        l->index[d] = 0;
+    }
+}
+
+/* Writes the number to all elements before `end` that are not written yet: the end of a line, lines
+ * of the border, and the beginning of the next line, as one run. */
+static void fill_to(const join_job *j, pad_lines *l, int64_t end)
+{
+    fxi_walk w = {0};
+    if (end <= l->done)
+        return;
+    fxi_walk_push(&w, end - l->done, 0);
+    j->read(&w, j->in[1], j->bytes, fxi_at_out(j->out, l->done, j->bytes), end - l->done);
+    l->done = end;
+}
+
+/* Writes elements [first, last) of the output. Lines may be as short as one element; the walk of
+ * the input then costs more than the copies. */
+static void pad_range(const join_job *j, int64_t first, int64_t last)
+{
+    const int64_t run = j->step->in[0].shape[0];
+    int64_t line = first / j->row, number;
+    pad_lines l = pad_lines_at(j, line);
+    l.done = first;
+    for (; line * j->row < last; line++, next_line(j, &l)) {
+        if (!is_inside(j, &l, &number))
+            continue;
+        const int64_t begin = line * j->row + l.before[0], from = fxi_cpu_max(begin, first),
+                      to = fxi_cpu_min(begin + run, last);
+        if (from >= to)
+            continue;
+        fill_to(j, &l, from);
+        /* Each read continues where the previous one ended. */
+        if (!l.begun)
+            fxi_walk_seek(&l.input, number * run + from - begin);
+        l.begun = true;
+        j->read(&l.input, j->in[0], j->bytes, fxi_at_out(j->out, from, j->bytes), to - from);
+        l.done = to;
+    }
+    fill_to(j, &l, last);
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
 static void join_part(void *user, int64_t part)
 {
     const join_job *j = user;
@@ -142,7 +251,8 @@ static void join_part(void *user, int64_t part)
     fxi_cpu_range((length + ITEM - 1) / ITEM, j->parts, part, &first, &last);
     last = fxi_cpu_min(last * ITEM, length);
     for (first *= ITEM; first < last; first += block)
-        join_range(j, first, fxi_cpu_min(first + block, last));
+        (fx_step_copy(j->step)->axis == FXI_PAD_AXES ? pad_range : join_range)(
+            j, first, fxi_cpu_min(first + block, last));
 }
 
 /* The cost counts each byte twice: it is read and written. */
@@ -150,7 +260,8 @@ fx_status fxi_cpu_join(const fx_step *step, const void *const *in, void *out, fx
 {
     (void)run;
     const fx_tensor *t = &step->out;
-    const int axis = fx_step_copy(step)->axis;
+    /* Lines of a padding of several axes are rows along axis 0. */
+    const int axis = fx_step_copy(step)->axis == FXI_PAD_AXES ? 0 : fx_step_copy(step)->axis;
     join_job j = {step, in, out, .bytes = fxi_cpu_size(t->dtype)};
     j.inner = fxi_length(axis, t->shape);
     j.row = j.inner * t->shape[axis];

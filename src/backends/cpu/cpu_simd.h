@@ -138,7 +138,9 @@ typedef struct fxi_conv_sums {
     const fxi_conv_instr *instr;
 } fxi_conv_sums;
 
-/* d[i + dpitch·j] = s[i·stride + spitch·j], i < n, j < rows. */
+/* rows: d[i + dpitch·j] = s[i·stride + spitch·j]; spread: d[i·stride + dpitch·j] = s[i + spitch·j];
+ * i < n, j < rows. Neither touches the elements between those of d: another thread may write them.
+ */
 typedef struct fxi_conv_rows {
     void *d;
     const void *s;
@@ -152,6 +154,7 @@ typedef struct fxi_conv_core {
     void (*weight[6])(const fxi_conv_weight *p);   /* [n − 1], n up to weight_columns */
     void (*finish)(const fxi_conv_sums *p);
     void (*rows)(const fxi_conv_rows *p);
+    void (*spread)(const fxi_conv_rows *p);
     bool (*finite)(const void *x, int64_t n);
 } fxi_conv_core;
 
