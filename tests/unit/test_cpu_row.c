@@ -564,7 +564,46 @@ static void without_tiles(void **state)
     }
 }
 
+/* Operands with one value for each channel of w elements, which also differs from row to row. */
+static void values_of_channels(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{255, 5, 9},  {256, 3, 7},  {257, 6, 5}, {1000, 3, 4},
+                                       {1024, 2, 3}, {2000, 4, 3}, {300, 4, 1}};
+    fxi_reclaim_all();
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int type = 0; type < 2; type++) {
+            FX_SCOPE;
+            const int64_t w = sizes[k][0], c = sizes[k][1], n = sizes[k][2], of_x[] = {w, c, n},
+                          of_scale[] = {1, c, n}, of_shift[] = {1, c, 1};
+            const fx_dtype t = type ? FX_DTYPE_F16 : FX_DTYPE_F32;
+            fx_array *x = fxi_reshape(operand_of(t, PLAIN, w * c, n), 3, of_x);
+            fx_array *scale = fxi_reshape(operand_of(t, PLAIN, c, n), 3, of_scale);
+            fx_array *shift = fxi_reshape(operand_of(t, PLAIN, c, 1), 3, of_shift);
+            assert_int_equal(fx_eval(fx_tuple(x, scale, shift)), FX_OK);
+            fx_array *y = fx_normalise(fx_add(fx_mul(x, scale), shift), FX_AXES(0, 1), 1);
+            fx_array *z = fx_mul(fx_add(y, scale), shift);
+            compute(z);
+            double *xs = elements(x), *scales = elements(scale), *shifts = elements(shift),
+                   *zs = elements(z), *row = malloc((size_t)(w * c) * sizeof *row),
+                   *want = malloc((size_t)(w * c) * sizeof *want);
+            assert_true(row && want);
+            for (int64_t r = 0; r < n; r++) {
+                for (int64_t i = 0; i < w * c; i++)
+                    row[i] = xs[r * w * c + i] * scales[r * c + i / w] + shifts[i / w];
+                normalised(row, w * c, want);
+                for (int64_t i = 0; i < w * c; i++)
+                    near(zs[r * w * c + i], (want[i] + scales[r * c + i / w]) * shifts[i / w],
+                         type ? 2e-2 : 2e-5, "channels", w * c, n, i);
+            }
+            double *const all[] = {xs, scales, shifts, zs, row, want};
+            for (int i = 0; i < 6; i++)
+                free(all[i]);
+        }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(values_of_channels),
     cmocka_unit_test(without_tiles),
     cmocka_unit_test(every_length),
     cmocka_unit_test(every_layout_and_type),

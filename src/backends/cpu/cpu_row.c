@@ -106,6 +106,14 @@ static void gather(runner *r, int k, char *to, int64_t left)
     }
 }
 
+/* How many values of a gathered operand a row has. */
+static int64_t values_of_row(const fxi_row_plan *p, uint8_t extent)
+{
+    return extent == FXI_ROW_VALUES      ? 1
+           : extent == FXI_ROW_STRETCHES ? p->inner / p->stretch
+                                         : p->inner;
+}
+
 /* Gathers an operand that cannot be read directly for one block: `rows` rows from row `first` on.
  * Its walk continues where the previous block ended. The elements of columns are gathered in the
  * order of memory: for each term those of the block's columns. */
@@ -115,10 +123,7 @@ static void load(runner *r, int k, int64_t first, int64_t rows)
     const fxi_row_load *l = &p->loads[k];
     char *to = r->at[l->to];
     if (l->extent != FXI_ROW_ELEMENTS || !p->columns) {
-        gather(r, k, to,
-               l->extent == FXI_ROW_ONE      ? 1
-               : l->extent == FXI_ROW_VALUES ? rows
-                                             : rows * p->inner);
+        gather(r, k, to, l->extent == FXI_ROW_ONE ? 1 : rows * values_of_row(p, l->extent));
         return;
     }
     /* In the order of memory, the walk has `inner` rows of p->columns neighbours, then those of the
@@ -362,6 +367,14 @@ static void begin_row(runner *r, int pass, const tile *t)
         r->at[p->ones[k].to] = r->at[p->ones[k].from] + t->first * p->ones[k].size;
 }
 
+/* Repeats the values of the stretch that begins with tile t, for all tiles of the stretch. */
+static void begin_stretch(const runner *r, int pass, const tile *t)
+{
+    const fxi_row_plan *p = r->p;
+    for (int k = pass > 0 ? p->passes[pass - 1].fills : 0; k < p->passes[pass].fills; k++)
+        spread(r, &p->fills[k], (t->first * p->inner + t->from) / p->stretch, 1, p->tile);
+}
+
 /* Repeated rows advance too, and begin_row sets them back at the start of each row. */
 static void move_on(runner *r, int n, int64_t skipped)
 {
@@ -405,7 +418,7 @@ static void run_elements(runner *r, int pass, int64_t rows)
 {
     const fxi_row_plan *p = r->p;
     const fxi_row_pass *q = &p->passes[pass];
-    int64_t left = p->piece; /* elements of the piece from the tile on */
+    int64_t left = p->stretch; /* elements of the stretch or piece from the tile on */
     /* Each pass reads the block again from its start. */
     for (int k = 0; k < p->nmovers; k++)
         r->at[p->movers[k].to] = r->start[k];
@@ -421,13 +434,15 @@ static void run_elements(runner *r, int pass, int64_t rows)
         t.ends = p->tile_rows || t.from + t.n == p->inner;
         if (t.begins)
             begin_row(r, pass, &t);
+        if (left == p->stretch)
+            begin_stretch(r, pass, &t);
         if (pass == p->ahead_pass && p->nahead > 0)
             run_ahead(r, q, &t, rows * p->inner);
         else
             run_calls(r, q->elements, q->last, &t);
         left -= t.n;
         move_on(r, t.n, left == 0 ? p->apart - p->piece : 0);
-        left = left > 0 ? left : p->piece;
+        left = left > 0 ? left : p->stretch;
         t.from = t.ends ? 0 : t.from + t.n;
         t.first += t.ends ? t.rows : 0;
     }
@@ -522,7 +537,7 @@ static void begin_part(runner *r, int64_t first)
             load(r, k, 0, 1);
         else
             /* A part may begin anywhere in the operand. */
-            fxi_walk_seek(&r->walks[k], extent == FXI_ROW_VALUES ? first : first * p->inner);
+            fxi_walk_seek(&r->walks[k], first * values_of_row(p, extent));
     }
     for (int k = 0; k < p->nsplats; k++)
         spread(r, &p->splats[k], 0, 1, p->tile > p->block ? p->tile : p->block);

@@ -72,9 +72,14 @@ typedef struct fxi_row_link {
     uint8_t size; /* of an element */
 } fxi_row_link;
 
-/* An operand that is gathered: elements and values of rows for every block, a single number
- * once. */
-typedef enum fxi_row_extent { FXI_ROW_ELEMENTS, FXI_ROW_VALUES, FXI_ROW_ONE } fxi_row_extent;
+/* An operand that is gathered: elements, one value for each stretch, and values of rows for every
+ * block, a single number once. */
+typedef enum fxi_row_extent {
+    FXI_ROW_ELEMENTS,
+    FXI_ROW_STRETCHES,
+    FXI_ROW_VALUES,
+    FXI_ROW_ONE
+} fxi_row_extent;
 typedef struct fxi_row_load {
     fxi_walk walk;
     int16_t in, to;
@@ -83,10 +88,11 @@ typedef struct fxi_row_load {
 
 /* The calls of a pass: on values of rows calls[first … elements − 1], then on elements
  * calls[elements … last − 1]. `spreads` is the end of the pass's list of spreads, which begins at
- * the end of the previous pass's. Spreads are done at the start of each row or tile of whole rows;
- * for columns, at the start of the pass. */
+ * the end of the previous pass's, and `fills` that of its list of fills. Spreads are done at the
+ * start of each row or tile of whole rows; for columns, at the start of the pass. Fills are done at
+ * the start of each stretch. */
 typedef struct fxi_row_pass {
-    int32_t first, elements, last, spreads;
+    int32_t first, elements, last, spreads, fills;
 } fxi_row_pass;
 
 enum { FXI_ROW_SUMS_MOST = 1 + FX_MORE_OUTPUTS, FXI_ROW_PASSES_MOST = 8, FXI_ROW_LOCATIONS = 512 };
@@ -95,13 +101,16 @@ typedef struct fxi_row_plan {
     int64_t inner, rows; /* elements of a row; number of rows */
     int64_t piece;       /* contiguous elements of a row; less than `inner` if rows are around kept
                             axes, and then a block is one row */
-    int64_t apart;       /* elements from the start of one piece to that of the next */
-    int64_t columns;     /* rows that are neighbouring columns of memory; 0: rows are not columns */
-    int64_t pitch;       /* elements from the start of one row to that of the next */
-    int64_t block;       /* rows of a block */
-    int32_t tile;        /* elements of a tile at most */
-    int32_t tile_rows;   /* whole rows of a tile; 0: a tile is a part of a row. Of columns, a tile
-                            has all rows of a block, and some elements of each */
+    /* Tiles do not cross multiples of this number of elements: `piece` or, if operands have one
+     * value for so many elements of a row, a stretch, `stretch`. */
+    int64_t stretch;
+    int64_t apart;     /* elements from the start of one piece to that of the next */
+    int64_t columns;   /* rows that are neighbouring columns of memory; 0: rows are not columns */
+    int64_t pitch;     /* elements from the start of one row to that of the next */
+    int64_t block;     /* rows of a block */
+    int32_t tile;      /* elements of a tile at most */
+    int32_t tile_rows; /* whole rows of a tile; 0: a tile is a part of a row. Of columns, a tile
+                          has all rows of a block, and some elements of each */
     int32_t nin, nout, nlocations, npasses;
     int32_t nsplats, nlaid, nloads, nmovers, nahead, nrepeated, nones;
     int32_t ahead_pass; /* the pass that fetches the lines of the next block; −1: none */
@@ -132,6 +141,7 @@ typedef struct fxi_row_plan {
     fxi_row_link *repeated;
     fxi_row_link *ones;    /* `to`: the value of the current row among the values `from` */
     fxi_row_link *spreads; /* values of rows `from`, repeated at every element */
+    fxi_row_link *fills;   /* values of stretches `from`, repeated at every element of the tile */
     fxi_row_pass passes[FXI_ROW_PASSES_MOST];
 } fxi_row_plan;
 

@@ -53,12 +53,13 @@ typedef enum scratch_use {
     SCRATCH_SPLAT,  /* a tile of equal numbers; usually only calls on values of rows read it */
     SCRATCH_BLOCK,
     SCRATCH_ROWS,
-    SCRATCH_SUMS /* accumulators of a tile's rows */
+    SCRATCH_STRETCHES, /* one value for each stretch of a block's rows */
+    SCRATCH_SUMS       /* accumulators of a tile's rows */
 } scratch_use;
 
 /* Where a register's value is: as elements, as values of a block's rows, or as one number. */
 typedef struct register_location {
-    int16_t elements, values, one;
+    int16_t elements, values, stretches, one;
     int16_t spread, spread_pass; /* a row's value repeated as elements, filled in this pass */
     int16_t last_use, last_pass;
     int16_t chosen; /* the task of a choice that is computed by its only reader */
@@ -71,7 +72,7 @@ typedef struct builder {
     const fx_row_step *row; /* of the step */
     const fxi_simd *simd;
     fxi_row_plan *p;
-    int nregs, ntasks, pass, nspreads;
+    int nregs, ntasks, pass, nspreads, nfills;
     fxi_cpu_task tasks[MAX_REGISTERS];
     /* Bytes of the widest register of elements, of the widest number, of one accumulator. */
     size_t width, splat, accumulator;
@@ -206,8 +207,30 @@ static int16_t load_operand(builder *m, int k, const fx_tensor *t, fxi_row_exten
     *l = (fxi_row_load){.in = (int16_t)k, .dtype = t->dtype, .extent = (uint8_t)extent};
     fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
     /* Elements are gathered for the whole block, because each pass reads them again. */
-    l->to = extent == FXI_ROW_ELEMENTS ? take_block(m, t->dtype) : take(m, SCRATCH_ROWS);
+    l->to = extent == FXI_ROW_ELEMENTS    ? take_block(m, t->dtype)
+            : extent == FXI_ROW_STRETCHES ? take(m, SCRATCH_STRETCHES)
+                                          : take(m, SCRATCH_ROWS);
     return l->to;
+}
+
+/* An operand with one value for each stretch of a row, such as the scale of a channel in a group
+ * norm: its value is repeated in one tile, which all tiles of the stretch read. All these operands
+ * of a step have stretches of the same length. Returns false if the operand is none of them. */
+static bool assign_stretches(builder *m, int k, const fx_tensor *by_rows)
+{
+    fxi_row_plan *p = m->p;
+    int axis = 0;
+    int64_t length = 1;
+    for (; axis < by_rows->ndim && (by_rows->stride[axis] == 0 || by_rows->shape[axis] == 1);
+         axis++)
+        length *= by_rows->shape[axis];
+    if (p->columns || p->piece < p->inner || length < FXI_TILE || length >= p->inner ||
+        (p->stretch < p->piece && p->stretch != length))
+        return false;
+    p->stretch = length;
+    const fx_tensor values = axes_of(by_rows, axis, by_rows->ndim - axis);
+    m->regs[k].stretches = load_operand(m, k, &values, FXI_ROW_STRETCHES);
+    return true;
 }
 
 static void assign_row_operand(builder *m, int k, const fx_tensor *outer)
@@ -265,7 +288,9 @@ static void assign_operand(builder *m, int k)
     if (half(t->dtype) || !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
                             (fxi_is_dense(inner.ndim, inner.shape, inner.stride) &&
                              fxi_cpu_is_scalar(&outer) && !m->p->columns))) {
-        m->regs[k].elements = load_operand(m, k, m->p->columns ? t : &by_rows, FXI_ROW_ELEMENTS);
+        if (!assign_stretches(m, k, &by_rows))
+            m->regs[k].elements =
+                load_operand(m, k, m->p->columns ? t : &by_rows, FXI_ROW_ELEMENTS);
     } else if (fxi_is_dense(t->ndim, t->shape, t->stride)) {
         m->regs[k].elements = (int16_t)k;
         m->p->offset[k] = m->p->pitch * size;
@@ -303,9 +328,23 @@ static int16_t values_of(builder *m, int r)
     return is_one(&m->regs[r]) ? splat_of(m, r) : m->regs[r].values;
 }
 
+/* The tile with the value of a stretch. Each pass that reads it fills it again. */
+static int16_t filled_of(builder *m, register_location *a)
+{
+    if (a->spread == NOWHERE)
+        a->spread = take(m, SCRATCH_FILLED);
+    if (a->spread_pass != m->pass)
+        m->p->fills[m->nfills++] =
+            (fxi_row_link){a->stretches, a->spread, (uint8_t)register_size(a->dtype)};
+    a->spread_pass = (int16_t)m->pass;
+    return a->spread;
+}
+
 static int16_t elements_of(builder *m, int r)
 {
     register_location *a = &m->regs[r];
+    if (a->stretches != NOWHERE)
+        return filled_of(m, a);
     /* Elements have a location already. */
     if (!a->row)
         return a->elements;
@@ -513,7 +552,7 @@ static void release_tiles(builder *m, int k, size_t size, bool same)
         const register_location *a = &m->regs[t->reads[i]];
         /* Operands of the step are read in their own memory, and values of rows are small: neither
          * is freed. */
-        if (!a->row && m->use[a->elements] != SCRATCH_NONE && t->reads[i] >= m->step->nin &&
+        if (!a->row && t->reads[i] >= m->step->nin && m->use[a->elements] != SCRATCH_NONE &&
             a->last_use == k && (register_size(a->dtype) == size) == same)
             m->busy[a->elements] = false;
     }
@@ -693,6 +732,7 @@ static void add_passes(builder *m)
             add_task(m, k);
         pass->last = p->ncalls;
         pass->spreads = m->nspreads;
+        pass->fills = m->nfills;
     }
     p->npasses = m->pass;
 }
@@ -741,7 +781,7 @@ static void assign_outputs(builder *m)
 static int32_t part_of_row(const builder *m)
 {
     int64_t tiles = m->p->nmovers;
-    const int64_t piece = m->p->piece;
+    const int64_t piece = m->p->stretch;
     for (int k = m->p->nin + m->p->nout; k < m->p->nlocations; k++)
         tiles += m->use[k] == SCRATCH_TILE || m->use[k] == SCRATCH_FILLED;
     /* Never shorter than 256 elements: then calls would cost more than their elements. */
@@ -834,6 +874,7 @@ static void lay_out(builder *m)
                                 [SCRATCH_SPLAT] = tile * (int64_t)m->splat,
                                 [SCRATCH_BLOCK] = p->block * p->inner * width,
                                 [SCRATCH_ROWS] = p->block * 8,
+                                [SCRATCH_STRETCHES] = p->block * p->inner / p->stretch * 8,
                                 [SCRATCH_SUMS] =
                                     (int64_t)m->accumulator * (p->tile_rows ? p->tile_rows : 1)};
     for (int k = p->nin + p->nout; k < p->nlocations; k++) {
@@ -855,7 +896,7 @@ static fxi_row_plan *allocate(const fx_step *s)
     fxi_row_plan *p =
         fxi_calloc(1, sizeof *p + FXI_ROW_LOCATIONS * sizeof *p->offset + calls * sizeof *p->calls +
                           (size_t)s->nin * sizeof *p->loads +
-                          (6 + FXI_ROW_PASSES_MOST) * links * sizeof(fxi_row_link));
+                          (6 + 2 * FXI_ROW_PASSES_MOST) * links * sizeof(fxi_row_link));
     if (!p)
         return NULL;
     p->offset = (int64_t *)(p + 1);
@@ -866,6 +907,7 @@ static fxi_row_plan *allocate(const fx_step *s)
                                     &p->repeated, &p->ones, &p->spreads};
     for (int k = 0; k < 7; k++, next += links)
         *lists[k] = next;
+    p->fills = p->spreads + FXI_ROW_PASSES_MOST * links;
     p->nin = s->nin;
     p->nout = 1 + row->more.n;
     p->nlocations = p->nin + p->nout;
@@ -882,6 +924,7 @@ static void set_rows(fxi_row_plan *p, const fx_row_step *row)
     p->piece = fxi_length(row->row_axes, shape + first);
     p->rows = fxi_length(first, shape) * fxi_length(outer - end, shape + end);
     p->inner = p->piece * fxi_length(row->outer_axes, shape + outer);
+    p->stretch = p->piece;
     p->apart = p->piece < p->inner ? p->piece * p->rows : p->piece;
     p->pitch = p->columns ? 1 : p->piece;
     p->run = p->width = p->groups = 1;
@@ -946,6 +989,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
         divide_columns(p, step);
     for (int r = 0; r < m.nregs; r++)
         m.regs[r] = (register_location){NOWHERE,
+                                        NOWHERE,
                                         NOWHERE,
                                         NOWHERE,
                                         NOWHERE,
