@@ -564,6 +564,48 @@ static void without_tiles(void **state)
     }
 }
 
+/* Counts and runs of masks against loops over single bytes. */
+static void masks(void **state)
+{
+    (void)state;
+    enum { MOST = 40000 };
+    static const int lengths[] = {1,   7,   8,   15,  16,   17,   63,    64,    65,  100,
+                                  127, 128, 191, 255, 1000, 4097, 16321, 20000, MOST};
+    static const int every[] = {1, 2, 63, 64, 200, 1023, MOST};
+    const fxi_simd *simd = fxi_cpu_simd();
+    uint8_t *mask = malloc(MOST);
+    assert_non_null(mask);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (size_t k = 0; k < sizeof every / sizeof *every; k++) {
+            const int n = lengths[i];
+            int64_t count = 0;
+            for (int j = 0; j < n; j++)
+                count += mask[j] = j % every[k] == every[k] - 1;
+            assert_int_equal(simd->mask_count(mask, n), count);
+            enum { FEW = 16 };
+            int64_t list[FEW + 64];
+            const int listed = simd->mask_list(mask, n, FEW, list);
+            assert_true(count > FEW ? listed > FEW && listed <= FEW + 64 : listed == count);
+            for (int j = 0; j < listed; j++)
+                assert_int_equal(list[j], (j + 1) * every[k] - 1);
+            for (int from = 0, end; from < n; from = end) {
+                bool some, want = false, next = false;
+                end = from + (int)simd->mask_run(mask + from, n - from, &some);
+                assert_true(end > from && end <= n && (end == n || (end - from) % 64 == 0));
+                for (int block = from; block < end; block += 64) {
+                    want = false;
+                    for (int j = block; j < block + 64 && j < end; j++)
+                        want |= mask[j];
+                    assert_int_equal(want, some);
+                }
+                for (int j = end; j < end + 64 && j < n; j++)
+                    next |= mask[j];
+                assert_true(end == n || next != some);
+            }
+        }
+    free(mask);
+}
+
 /* Operands with one value for each channel of w elements, which also differs from row to row. */
 static void values_of_channels(void **state)
 {
@@ -603,6 +645,7 @@ static void values_of_channels(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(masks),
     cmocka_unit_test(values_of_channels),
     cmocka_unit_test(without_tiles),
     cmocka_unit_test(every_length),

@@ -60,6 +60,7 @@
 #include "cpu_isa_pool.h"
 #include "cpu_isa_pool_channels_last.h"
 #include "cpu_isa_random.h"
+#include "cpu_isa_mask.h"
 #include "cpu_isa_scan.h"
 #include "cpu_isa_transpose.h"
 
@@ -88,6 +89,9 @@ const fxi_simd FXI_ISA_NAME = {
     .pool = tile_pool,
     .pool_channels_last = tile_pool_channels_last,
     .random = &tile_random,
+    .mask_count = mask_count,
+    .mask_run = mask_run,
+    .mask_list = mask_list,
     .scan = tile_scan,
     .transpose = FXI_TURNS,
 };

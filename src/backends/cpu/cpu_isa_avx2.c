@@ -52,6 +52,8 @@ typedef __m256i gemm_part_f32, gemm_part_f64;
 /* Conversions in one instruction. gcc 12 converts its own vector types in two halves. */
 #define FXI_WIDE(h)   ((vd)_mm256_cvtps_pd((__m128)(h)))
 #define FXI_NARROW(v) ((vh)_mm256_cvtpd_ps((__m256d)(v)))
+/* Is a byte of the vector not 0? */
+#define FXI_SOME(v) (!_mm256_testz_si256((__m256i)(v), (__m256i)(v)))
 /* For Philox (cpu_isa_random.h). AVX2 cannot multiply lanes of 64 bits, but it has the product of
  * their lower halves. 0x4e exchanges the two lanes of each 16 bytes. */
 #define FXI_MUL_LOW(a, b) ((vl)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))

@@ -55,6 +55,10 @@ typedef __mmask8 gemm_part_f64;
 #define FXI_STREAM(p, v) _mm512_stream_si512((__m512i *)(p), (__m512i)(v))
 #define FXI_WIDE(h)      ((vd)_mm512_cvtps_pd((__m256)(h)))
 #define FXI_NARROW(v)    ((vh)_mm512_cvtpd_ps((__m512d)(v)))
+/* The true bytes of a block of 64 as bits. */
+#define FXI_MASK_BITS(p) _mm512_cmpneq_epu8_mask(_mm512_loadu_si512(p), _mm512_setzero_si512())
+/* Is a byte of the vector not 0? */
+#define FXI_SOME(v) (_mm512_test_epi64_mask((__m512i)(v), (__m512i)(v)) != 0)
 /* For Philox, as in cpu_isa_avx2.c: the product of lower halves needs no mask on its operands. */
 #define FXI_MUL_LOW(a, b) ((vl)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
 #define FXI_SWAP_LANES(a) ((vl)_mm512_shuffle_epi32((__m512i)(a), 0x4e))

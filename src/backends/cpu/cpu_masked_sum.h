@@ -7,13 +7,6 @@
 
 enum { FXI_MASKED_LEAST = 16 /* elements; fewer are added in another order */ };
 
-/* The number of true elements. */
-int64_t fxi_cpu_count_true(const uint8_t *mask, int64_t n);
-
-/* The number of elements from the first one on of which each block has a true one (*out_some is
- * true), or none has. n > 0. */
-int64_t fxi_cpu_mask_run(const uint8_t *mask, int64_t n, bool *out_some);
-
 /* *sum += Σ of the x[i] with mask[i], with the bits that the reducer of Float32 sums gives for an
  * array that is 0 where the mask is false. n ≥ FXI_MASKED_LEAST. Returns false if too many elements
  * are true for this to be fast; *sum is unchanged then. */

@@ -197,7 +197,7 @@ static void reduce_row(const runner *r, const fxi_row_call *c, const tile *t, in
     const char *x = r->at[c->src[0]] + k * n * c->in_size;
     if (c->counts) {
         const uint8_t *mask = (const uint8_t *)r->at[c->operands[0]] + k * n;
-        *(double *)acc += (double)fxi_cpu_count_true(mask, n);
+        *(double *)acc += (double)fxi_cpu_simd()->mask_count(mask, n);
         return;
     }
     if (c->terms && t->rows == 1) {
@@ -262,7 +262,7 @@ static void choose(const runner *r, const fxi_row_call *c, const tile *t)
     const char *mask = r->at[c->operands[0]];
     for (int64_t from = 0, n; from < t->n; from += n) {
         bool some;
-        n = fxi_cpu_mask_run((const uint8_t *)mask + from, t->n - from, &some);
+        n = fxi_cpu_simd()->mask_run((const uint8_t *)mask + from, t->n - from, &some);
         const int64_t at = from * (int64_t)sizeof(float);
         char *chosen = r->at[c->src[c->choice]] + at;
         const void *src[3];

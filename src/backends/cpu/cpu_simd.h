@@ -376,6 +376,13 @@ typedef struct fxi_simd {
     const fxi_pool_core *pool;                                   /* [type] */
     void (*const *pool_channels_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
     const fxi_random_core *random;
+    /* Bool masks of n > 0 bytes: the number of true elements; the number of elements from the first
+     * one on of which each block of 64 has a true one (*out_some is true), or none has. */
+    int64_t (*mask_count)(const uint8_t *mask, int64_t n);
+    int64_t (*mask_run)(const uint8_t *mask, int64_t n, bool *out_some);
+    /* Stores the indices of the true elements in order, and returns their number. If there are more
+     * than `most`, it may return early, with at most most + 64 of them. */
+    int (*mask_list)(const uint8_t *mask, int64_t n, int most, int64_t *list);
     void (*const *scan)(const fxi_scan *s); /* [type]; NULL for Bool */
     fxi_block_fn transpose[9];              /* [bytes of an element]; NULL: strided.c is as fast */
 } fxi_simd;
