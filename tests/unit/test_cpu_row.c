@@ -606,6 +606,31 @@ static void masks(void **state)
     free(mask);
 }
 
+/* The loop over differences and their exponentials gives the bits of the separate loops. */
+static void exponentials_in_one_loop(void **state)
+{
+    (void)state;
+    enum { MOST = 1024 };
+    static const float odd[] = {INFINITY, -INFINITY, NAN,   -103.97f, -87.5f, 88.7f, 88.73f,
+                                0.0f,     -0.0f,     1e30f, -1e30f,   -95.0f, 89.5f, 200.0f};
+    const fxi_simd *simd = fxi_cpu_simd();
+    float x[MOST], d[MOST + 1], e[MOST + 1], want_d[MOST], want_e[MOST];
+    for (int n = 1; n <= MOST && simd->fused->exponentials; n += n < 130 ? 1 : 149)
+        for (int k = 0; k < 8; k++) {
+            float m = k & 1 ? 0.0f : 1.75f;
+            for (int i = 0; i < n; i++)
+                x[i] = i % 5 || k < 4 ? (float)(i * 7919 % 1009) / 7 - 140 : odd[(i + n) % 14];
+            simd->mixed[FX_OP_SUB][FXI_C_F32][0](want_d, (const void *[]){x, &m}, n, 0);
+            simd->ops[FX_OP_EXP][FXI_C_F32](want_e, (const void *[]){want_d}, n, 0);
+            d[n] = e[n] = 12345;
+            const fxi_fused_tile t = {.at = {e, x, &m, k & 2 ? d : NULL, x}, .n = n};
+            simd->fused->exponentials(&t);
+            assert_memory_equal(e, want_e, (size_t)n * sizeof *e);
+            assert_true(!(k & 2) || !memcmp(d, want_d, (size_t)n * sizeof *d));
+            assert_true(d[n] == 12345 && e[n] == 12345);
+        }
+}
+
 /* Operands with one value for each channel of w elements, which also differs from row to row. */
 static void values_of_channels(void **state)
 {
@@ -646,6 +671,7 @@ static void values_of_channels(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(masks),
+    cmocka_unit_test(exponentials_in_one_loop),
     cmocka_unit_test(values_of_channels),
     cmocka_unit_test(without_tiles),
     cmocka_unit_test(every_length),

@@ -52,9 +52,11 @@ typedef __mmask8 gemm_part_f64;
 #define FXI_LANES_COST      0
 #define FXI_ADD_LANES_F32(m, a, b, c)                                                              \
     ((vf)_mm512_mask3_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c), m))
-#define FXI_STREAM(p, v) _mm512_stream_si512((__m512i *)(p), (__m512i)(v))
-#define FXI_WIDE(h)      ((vd)_mm512_cvtps_pd((__m256)(h)))
-#define FXI_NARROW(v)    ((vh)_mm512_cvtpd_ps((__m512d)(v)))
+/* x·2ⁿ for whole n, rounded once: it underflows gradually and overflows to Inf. */
+#define FXI_SCALE_F32(x, n) ((vf)_mm512_scalef_ps((__m512)(x), (__m512)(n)))
+#define FXI_STREAM(p, v)    _mm512_stream_si512((__m512i *)(p), (__m512i)(v))
+#define FXI_WIDE(h)         ((vd)_mm512_cvtps_pd((__m256)(h)))
+#define FXI_NARROW(v)       ((vh)_mm512_cvtpd_ps((__m512d)(v)))
 /* The true bytes of a block of 64 as bits. */
 #define FXI_MASK_BITS(p) _mm512_cmpneq_epu8_mask(_mm512_loadu_si512(p), _mm512_setzero_si512())
 /* Is a byte of the vector not 0? */

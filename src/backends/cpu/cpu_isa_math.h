@@ -7,7 +7,8 @@
  * (Moshier, single precision); those of exp, expm1 and erf are minimax fits of our own, each with
  * its largest error in a comment. Adding and subtracting 1.5·2²³ rounds to an integer, because SSE2
  * has no rounding instruction. Scaling by 2ⁿ is two multiplications, so that overflow and gradual
- * underflow happen by themselves. Functions that need more digits inside than Float32 has (sin,
+ * underflow happen by themselves; AVX-512 has an instruction for it, which gives the same bits
+ * (FXI_SCALE_F32). Functions that need more digits inside than Float32 has (sin,
  * cos, pow, atan2) are in cpu_isa_wide.h.
  */
 typedef float vf __attribute__((vector_size(FXI_VECTOR_BYTES)));
@@ -119,14 +120,14 @@ FXI_POLY(vf, float)
  * `bias` is added to n before it is stored in t: the lowest bits of t are the exponent's bits of
  * 2^(n + bias − 127). */
 typedef struct vf_whole {
-    vf r, t;
+    vf r, n, t;
 } vf_whole;
 static inline vf_whole vf_nearest(vf x, float period, float bias)
 {
     const vf magic = vf_splat(0x1.8p23f + bias);
     const vf t = vf_fma(x, vf_splat(1.44269504088896341f / period), magic), n = t - magic;
     const vf r = vf_fma(n, vf_splat(-LN2_HIGH * period), x);
-    return (vf_whole){vf_fma(n, vf_splat(-LN2_LOW * period), r), t};
+    return (vf_whole){vf_fma(n, vf_splat(-LN2_LOW * period), r), n, t};
 }
 
 /* x = n·ln 2 + r, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be denormal or
@@ -166,15 +167,28 @@ static inline vf vf_exp_near(vf x)
     return vf_fma(vf_exp_less_one(w.r), s, s);
 }
 
+#ifdef FXI_SCALE_F32
+/* eˣ for |x| ≤ 104. The bias of n is even, as above. */
+static inline vf vf_exp_scaled(vf x)
+{
+    const vf_whole w = vf_nearest(x, 1, 0);
+    return FXI_SCALE_F32(1.0f + vf_exp_less_one(w.r), w.n);
+}
+#endif
+
 /* eˣ. eʳ is multiplied by one factor after the other: each is a normal number, so the product
  * overflows to Inf or underflows gradually, as it should. For |x| < EXP_NEAR the bits are those of
  * vf_exp_near. The limits change no result: e⁻¹⁰⁴ is less than half of the smallest denormal,
  * 2⁻¹⁴⁹, and e⁸⁹ is larger than the largest number. */
 static inline vf vf_exp(vf x)
 {
+#ifdef FXI_SCALE_F32
+    return vf_exp_scaled(vf_max(vf_splat(-104.0f), vf_min(vf_splat(89.0f), x)));
+#else
     const vf_parts p = vf_reduce(x, -104.0f, 89.0f);
     const vf s = (vf)p.scale[0];
     return vf_fma(vf_exp_less_one(p.r), s, s) * (vf)p.scale[1];
+#endif
 }
 
 /* eˣ − 1 = 2ⁿ·((eʳ − 1) + (1 − 2⁻ⁿ)): nothing cancels, and for n = 0 the second part is 0. Below
@@ -278,9 +292,13 @@ static inline vf vf_tanh(vf x)
  * which underflows gradually: n is from −150, so that one factor is enough, unlike in exp. */
 static inline vf vf_exp_down(vf x)
 {
+#ifdef FXI_SCALE_F32
+    return vf_exp_scaled(vf_max(vf_splat(-104.0f), x));
+#else
     const vf_whole w = vf_nearest(vf_max(vf_splat(-104.0f), x), 1, 127 + 64);
     const vf s = (vf)((vu)w.t << 23);
     return vf_fma(vf_exp_less_one(w.r), s, s) * 0x1p-64f;
+#endif
 }
 
 /* 1/(1 + e⁻ˣ). With e = exp(−|x|) this is 1/(1 + e) or e/(1 + e), in which nothing cancels or

@@ -213,8 +213,6 @@ static inline vh vh_atan2(vh ys, vh xs)
         u = NAME##_vector((const T *)&u, (const T *)&v);                                           \
         memcpy(d + i, &u, rest);                                                                   \
     }
-FXI_VECTOR_LOOP(near_exp, float, vf, 1, vf_exp_near(u))
-FXI_VECTOR_LOOP(any_exp, float, vf, 1, vf_exp(u))
 FXI_VECTOR_LOOP(vector_expm1, float, vf, 1, vf_expm1(u))
 FXI_VECTOR_LOOP(vector_log, float, vf, 1, vf_log(u))
 FXI_VECTOR_LOOP(vector_log1p, float, vf, 1, vf_log1p(u))
@@ -225,6 +223,13 @@ FXI_VECTOR_LOOP(near_sin, float, vh, 1, vh_sin(u))
 FXI_VECTOR_LOOP(near_cos, float, vh, 1, vh_cos(u))
 FXI_VECTOR_LOOP(vector_atan2, float, vh, 2, vh_atan2(u, v))
 FXI_VECTOR_LOOP(vector_pow, float, vh, 2, vh_pow(u, v))
+
+#ifdef FXI_SCALE_F32
+/* The test below would take longer than the limits of vf_exp. */
+FXI_VECTOR_LOOP(vector_exp, float, vf, 1, vf_exp(u))
+#else
+FXI_VECTOR_LOOP(near_exp, float, vf, 1, vf_exp_near(u))
+FXI_VECTOR_LOOP(any_exp, float, vf, 1, vf_exp(u))
 
 /* Nearly all tiles have only numbers that are near enough to 0 for the shorter way. They are tested
  * before: a branch for each vector would keep the instructions of neighbours apart. */
@@ -237,6 +242,7 @@ static void vector_exp(void *dv, const void *const *s, int n, int64_t attr)
         far |= fabsf(a[i]) < EXP_NEAR ? 0 : -1;
     (far ? any_exp : near_exp)(dv, s, n, attr);
 }
+#endif
 
 /* Angles beyond FAR are computed one by one, after the others. d may be the memory of the angles,
  * so they are copied before. */

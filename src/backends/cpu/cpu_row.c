@@ -299,6 +299,15 @@ static void products_across(const runner *r, const fxi_row_fused *f, const fxi_r
     }
 }
 
+/* The loops that have no sums. */
+static void (*loop_of(const fxi_fused_loops *loops,
+                      fxi_row_fused_kind kind))(const fxi_fused_tile *)
+{
+    return kind == FXI_ROW_NORM    ? loops->norm
+           : kind == FXI_ROW_SHIFT ? loops->shift
+                                   : loops->exponentials;
+}
+
 /* Computes several calls, of which c is the first, in one loop. Returns false if the tile is too
  * short for the loop. */
 static bool run_fused(const runner *r, const fxi_row_call *c, const tile *t)
@@ -316,7 +325,7 @@ static bool run_fused(const runner *r, const fxi_row_call *c, const tile *t)
     for (int k = 0; k < FXI_FUSED_OPERANDS; k++)
         of.at[k] = f->at[k] < 0 ? NULL : r->at[f->at[k]];
     if (f->kind != FXI_ROW_DOTS) {
-        (f->kind == FXI_ROW_NORM ? loops->norm : loops->shift)(&of);
+        loop_of(loops, f->kind)(&of);
         return true;
     }
     /* The sums of a row may be added in several tiles. */

@@ -45,6 +45,7 @@ typedef struct fxi_row_call {
 typedef enum fxi_row_fused_kind {
     FXI_ROW_NORM,
     FXI_ROW_SHIFT,
+    FXI_ROW_EXPONENTIALS,
     FXI_ROW_DOTS,
     FXI_ROW_PRODUCTS /* at[1]·at[2], which the second call adds across rows */
 } fxi_row_fused_kind;

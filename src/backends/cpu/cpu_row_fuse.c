@@ -2,10 +2,10 @@
  *
  * A call loads its operands from tiles and stores its result there, for one or two operations. In a
  * layer norm with its gradients, these loads and stores and the calls themselves were half of the
- * instructions. The sequences below are the elements of norms and of their gradients. They are
- * found in the finished list of calls and not in the program, because that list knows which values
- * are numbers and which results are stored. The calls stay in the list: a loop that cannot compute
- * a tile leaves it to them.
+ * instructions. The sequences below are the elements of norms and of their gradients, and the
+ * exponentials of softmax and cross-entropy. They are found in the finished list of calls and not
+ * in the program, because that list knows which values are numbers and which results are stored.
+ * The calls stay in the list: a loop that cannot compute a tile leaves it to them.
  *
  * Rejected: one loop that reads its operations from a list, for any sequence. It would need a jump
  * for each operation and a few vectors, and would keep few of them in registers. A layer norm and
@@ -142,6 +142,23 @@ static bool find_shift(const finder *f, int32_t k, fxi_row_fused *out)
     return true;
 }
 
+/* d = x − m, e = exp(d): softmax, cross-entropy. Other calls may read d. */
+static bool find_exponentials(const finder *f, int32_t k, fxi_row_fused *out)
+{
+    if (!f->simd->fused->exponentials || !is_loop(f, k, f->simd->mixed[FX_OP_SUB][FXI_C_F32][0]) ||
+        !is_loop(f, k + 1, f->simd->ops[FX_OP_EXP][FXI_C_F32]))
+        return false;
+    const fxi_row_call *a = call_at(f, k), *b = a + 1;
+    if (b->src[0] != a->to)
+        return false;
+    const bool reads_d = a->to != b->to && !is_dead(f, k + 2, a->to);
+    *out =
+        (fxi_row_fused){.kind = FXI_ROW_EXPONENTIALS,
+                        .calls = 2,
+                        .at = {b->to, a->src[0], a->src[1], reads_d ? a->to : NOWHERE, a->src[0]}};
+    return true;
+}
+
 /* u = x·g, Σ u·z, v = u·r, Σ v: the two sums that the gradient of a norm needs of each row. u is
  * not stored, and v is, because the next pass reads it. */
 static bool find_dots(const finder *f, int32_t k, fxi_row_fused *out)
@@ -173,8 +190,16 @@ static bool find_products(const finder *f, int32_t k, fxi_row_fused *out)
     return true;
 }
 
+/* Removes array k from those that run_ahead fetches. */
+static int16_t take_ahead(fxi_row_plan *p, int k)
+{
+    const int16_t at = p->ahead[k].to;
+    p->ahead[k] = p->ahead[--p->nahead];
+    return at;
+}
+
 /* Lets the loop fetch its operand x of the next block, instead of run_ahead. A product has two
- * operands that may be x. */
+ * operands that may be x. Exponentials take long enough to fetch another array of Float32 too. */
 static void fetch_ahead(fxi_row_plan *p, fxi_row_fused *out)
 {
     for (int k = 0; k < p->nahead; k++) {
@@ -184,16 +209,21 @@ static void fetch_ahead(fxi_row_plan *p, fxi_row_fused *out)
         }
         if (out->at[1] == p->ahead[k].to && out->kind != FXI_ROW_PRODUCTS) {
             out->ahead = p->block * p->inner;
-            p->ahead[k] = p->ahead[--p->nahead];
-            return;
+            take_ahead(p, k);
+            break;
         }
     }
+    for (int k = 0; k < p->nahead && out->kind == FXI_ROW_EXPONENTIALS && out->ahead; k++)
+        if (p->ahead[k].size == sizeof(float)) {
+            out->at[4] = take_ahead(p, k);
+            break;
+        }
 }
 
 void fxi_row_fuse(fxi_row_plan *p)
 {
     static bool (*const find[])(const finder *, int32_t, fxi_row_fused *) = {
-        find_norm, find_shift, find_dots, find_products};
+        find_norm, find_shift, find_exponentials, find_dots, find_products};
     enum { KINDS = sizeof find / sizeof *find };
     /* The loops compute one row. */
     for (int pass = 0; pass < p->npasses && !p->tile_rows && !p->columns; pass++) {

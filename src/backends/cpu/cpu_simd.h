@@ -339,6 +339,9 @@ typedef struct fxi_fused_loops {
     void (*norm)(const fxi_fused_tile *t);
     /* at: y, x, c, k, s, v. y = ((x − c)·k + v) + s. c, k and s are numbers. */
     void (*shift)(const fxi_fused_tile *t);
+    /* at: e, x, m, d, y. d = x − m, which is stored if it is not NULL, and e = exp(d). m is a
+     * number. y[i + ahead] is fetched, too. NULL: the calls are as fast. */
+    void (*exponentials)(const fxi_fused_tile *t);
     /* at: v, x, g, z, r, dot, sum. v = (x·g)·r, *dot += Σ (x·g)·z, *sum += Σ v. r is a number, dot
      * and sum are accumulators. At least 16 elements. */
     void (*dots)(const fxi_fused_tile *t);
