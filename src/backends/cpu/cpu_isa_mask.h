@@ -1,4 +1,9 @@
-/* cpu_isa_mask.h: counts and tests of Bool masks, whose bytes are 0 or 1; part of cpu_isa.h. */
+/* cpu_isa_mask.h: counts and tests of Bool masks, whose bytes are 0 or 1; part of cpu_isa.h.
+ *
+ * The masks of attention and of one-hot targets have long runs of equal bytes, or few true ones, so
+ * most of the time goes into finding out that a block has none. A branch that depends on where the
+ * true elements are is mispredicted for nearly every one of them.
+ */
 enum { MASK_BLOCK = 64 /* bytes that are tested at once: a cache line */ };
 
 /* Is a byte of the vector not 0? */
@@ -6,12 +11,14 @@ enum { MASK_BLOCK = 64 /* bytes that are tested at once: a cache line */ };
 #define FXI_SOME(v) (((v)[0] | (v)[1]) != 0) /* vectors of 16 bytes */
 #endif
 
+/* Masks begin at any byte. The copy is one load, and the bytes may be read as another type. */
 static inline vl mask_load(const uint8_t *mask)
 {
     vl v;
     memcpy(&v, mask, sizeof v);
     return v;
 }
+/* Eight bytes, for what is left after the vectors. */
 static inline uint64_t mask_word(const uint8_t *mask)
 {
     uint64_t bytes;
@@ -39,6 +46,9 @@ static bool mask_some_of(const uint8_t *mask, int64_t n)
     return some != 0;
 }
 
+/* How many elements, from the first on, are in blocks that are all like the first: with a true
+ * element, or without one. Whole blocks are enough for the caller, which chooses between two ways
+ * to compute them. */
 static int64_t mask_run(const uint8_t *mask, int64_t n, bool *out_some)
 {
     const bool first = n < MASK_BLOCK ? mask_some_of(mask, n) : mask_some_of_block(mask);
@@ -59,6 +69,7 @@ static inline int64_t sum_of_parts(uint64_t parts)
 #define FXI_BYTE_PAIRS(v)                                                                          \
     (((v)&UINT64_C(0x00ff00ff00ff00ff)) + ((v) >> 8 & UINT64_C(0x00ff00ff00ff00ff)))
 
+/* Bytes are added as bytes for as long as none can overflow, and only then as wider numbers. */
 static int64_t mask_count(const uint8_t *mask, int64_t n)
 {
     enum { MOST = 255 * FXI_VECTOR_BYTES }; /* a byte of `sums` counts up to 255 */
@@ -97,6 +108,8 @@ static inline uint64_t mask_bits(const uint8_t *mask)
 #define FXI_MASK_BITS(p) mask_bits(p)
 #endif
 
+/* The positions of the true elements. Ends after the block with more than `most` of them: the
+ * caller then computes all elements. */
 static int mask_list(const uint8_t *mask, int64_t n, int most, int64_t *list)
 {
     int listed = 0;
