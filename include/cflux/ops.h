@@ -523,9 +523,9 @@ typedef struct fx_custom_op {
     void *user; /* for the program; cflux does not use it */
 } fx_custom_op;
 /* Returns the result of `op` on n arrays, of the given element type and sizes. `forward` runs on
- * the host when the value is needed. FX_STATUS_ARGUMENT if op or op->forward is NULL, op->fxi_size
- * is not set, out_dtype is not an element type, a size is negative, or there are more than
- * FX_MAX_DIMS sizes. */
+ * the host when the value is needed. FX_STATUS_ARGUMENT if op, op->forward or the list `in` is
+ * NULL, op->fxi_size is not set, out_dtype is not an element type, a size is negative, or there are
+ * more than FX_MAX_DIMS sizes. */
 FX_API fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype,
                            fx_dims out_sizes);
 

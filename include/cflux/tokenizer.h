@@ -56,9 +56,9 @@ FX_API fx_array *fx_tokenizer_encode(const fx_tokenizer *t, const char *text, si
 
 /* Writes the text of `ids`, integers of any shape, to `dst`: at most `capacity` bytes, and a
  * terminating 0 if there is space for it. *out_bytes is the length of the whole text without the 0;
- * a length of `capacity` or more means that the text was cut or has no 0. dst may be NULL if
- * capacity is 0. Evaluates ids. Errors: FX_STATUS_DTYPE if ids are not integers; FX_STATUS_ARGUMENT
- * for an id outside 0 … fx_tokenizer_count − 1. On failure *out_bytes is 0. */
+ * a length of `capacity` or more means that the text was cut or has no 0. If dst is
+ * NULL, nothing is written. Evaluates ids. Errors: FX_STATUS_DTYPE if ids are not integers;
+ * FX_STATUS_ARGUMENT for an id outside 0 … fx_tokenizer_count − 1. On failure *out_bytes is 0. */
 FX_API fx_status fx_tokenizer_decode(const fx_tokenizer *t, fx_array *ids, char *dst,
                                      size_t capacity, size_t *out_bytes);
 

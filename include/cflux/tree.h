@@ -432,7 +432,8 @@ typedef struct fx_tree_walker {
 FX_API fx_status fx_tree_walk(const fx_tree_walker *walker, void *const *trees);
 /* Returns true for objects that walks enter; false for NULL, arrays, functions and leaves. */
 FX_API bool fx_has_children(const void *object);
-/* Writes the path of a position, "layers.0.weight", to dst and returns its length, as snprintf.
+/* Writes the path of a position, "layers.0.weight", to dst and returns its length, as snprintf;
+ * if dst is NULL, it writes nothing.
  * `naming` returns the name of a field, "" for none; NULL: the field's own name. */
 typedef const char *(*fx_naming_fn)(const fx_type *type, const fx_field *field);
 FX_API size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, size_t capacity);
@@ -511,7 +512,7 @@ FX_API void *fxi_checkpointed(void *model, int n, void *const *args);
 FX_API void fx_show(void *object);
 FX_API void fx_show_to(FILE *out, void *object);
 /* Writes the same text without the last newline to dst, truncated to `capacity` bytes and always
- * terminated; returns its full length. With capacity 0, dst may be NULL. */
+ * terminated; returns its full length. If dst is NULL, nothing is written. */
 FX_API size_t fx_show_text(void *object, char *dst, size_t capacity);
 /* Writes the one-line form, "Dense(2 => 3, relu)", "3×2 Matrix{Float32}", to dst like fx_show_text,
  * but evaluates nothing. */

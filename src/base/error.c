@@ -125,6 +125,15 @@ fx_status fxi_fail_text(fx_status status, const char *operation, const char *tex
     return fx_fail(status, operation, "%s", text);
 }
 
+fx_status fxi_refuse_list(const char *operation, const char *what, int64_t n)
+{
+    if (n < 0)
+        return fx_fail(FX_STATUS_ARGUMENT, operation, "the number of %s is negative: %lld", what,
+                       (long long)n);
+    return fx_fail(FX_STATUS_ARGUMENT, operation, "the list of %lld %s is NULL", (long long)n,
+                   what);
+}
+
 fx_error fx_error_take(void)
 {
     const fx_error e = record;

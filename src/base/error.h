@@ -33,6 +33,15 @@ fx_status fxi_error_latest(void);
 /* fx_fail with a text that is not a format. */
 fx_status fxi_fail_text(fx_status status, const char *operation, const char *text);
 
+/* FX_STATUS_ARGUMENT if the number `n` of elements is negative, or if there are elements and the
+ * list is NULL. `what` names the elements, such as "arrays". */
+fx_status fxi_refuse_list(const char *operation, const char *what, int64_t n);
+static inline fx_status fxi_check_list(const char *operation, const char *what, int64_t n,
+                                       const void *list)
+{
+    return n == 0 || (n > 0 && list) ? FX_OK : fxi_refuse_list(operation, what, n);
+}
+
 /* Stores a worker's record in the thread that waited for the worker, unless that thread has a
  * record. A record without a location gets the thread's. */
 void fxi_error_carry(const fx_error *error);

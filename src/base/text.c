@@ -146,6 +146,7 @@ static bool complete(fx_text *text)
 size_t fxi_text_hand_over(fx_text *text, char *dst, size_t capacity)
 {
     const size_t length = complete(text) ? text->length : 0;
+    capacity = dst ? capacity : 0;
     size_t n = length < capacity ? length : capacity ? capacity - 1 : 0;
     while (n > 0 && n < length && ((unsigned char)text->data[n] & 0xC0) == 0x80)
         n--;

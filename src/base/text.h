@@ -28,7 +28,8 @@ void fxi_text_free(fx_text *text);
 void fxi_text_bytes(fx_text *text, int64_t bytes); /* as Base.format_bytes: "1.500 KiB" */
 
 /* Two ways to end a text; both free it, and record a failed allocation. The first copies as many
- * whole characters as fit and returns the full length. The second prints the text with a newline.
+ * whole characters as fit, none if dst is NULL, and returns the full length. The second prints the
+ * text with a newline.
  */
 size_t fxi_text_hand_over(fx_text *text, char *dst, size_t capacity);
 void fxi_text_print(fx_text *text, FILE *out);

@@ -11,6 +11,7 @@
 #include <cflux/mlutils.h>
 #include <string.h>
 
+#include "error.h"
 #include "memory.h"
 #include "object_types.h"
 
@@ -381,9 +382,12 @@ void *fxi_joinobs(int n, void *const *data)
     if (n < 1)
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, "joinobs", "needs at least one data set, got %d", n));
+    fx_status status = fxi_check_list("joinobs", "data sets", n, data);
+    if (status != FX_OK)
+        return fx_error_array(status);
     for (int i = 0; i < n; i++) {
         int64_t count;
-        const fx_status status = fxi_obs_check("joinobs", data[i], &count);
+        status = fxi_obs_check("joinobs", data[i], &count);
         if (status != FX_OK)
             return fx_error_array(status);
     }

@@ -1,6 +1,7 @@
 /* metadata.c: texts by key, as an object that is saved with arrays: see metadata.h. */
 #include "metadata.h"
 #include "check_arguments.h"
+#include "error.h"
 #include "memory.h"
 #include "text.h"
 
@@ -102,7 +103,7 @@ void *fxi_metadata(int n, const void *const *keys_and_texts)
 {
     if (n % 2 != 0)
         return failed(FX_STATUS_ARGUMENT, "keys and texts must alternate");
-    fx_status status = FX_OK;
+    fx_status status = fxi_check_list("metadata", "keys and texts", n, keys_and_texts);
     for (int i = 0; i < n && status == FX_OK; i++) {
         const char *expected = i % 2 ? "a text" : "a key";
         status = keys_and_texts[i] ? fxi_check_text("metadata", i + 1, expected, keys_and_texts[i])

@@ -157,7 +157,8 @@ static fx_status save(const char *path, int n, const void *const *names_and_obje
         return FX_STATUS_ARGUMENT;
     if (n % 2 != 0)
         return odd_arguments(what.op, path, n);
-    if (fxi_check_pairs(what.op, 1, n, names_and_objects) != FX_OK)
+    if (fxi_check_list(what.op, "names and objects", n, names_and_objects) != FX_OK ||
+        fxi_check_pairs(what.op, 1, n, names_and_objects) != FX_OK)
         return FX_STATUS_ARGUMENT;
     const fxi_format *format = by_extension(path);
     if (!format) {
@@ -394,6 +395,8 @@ fx_status fxi_load_into(const char *path, int n, const void *const *names_and_ob
 {
     FXI_SCOPE;
     static const char *const op = "load_into";
+    if (fxi_check_list(op, "names and objects", n, names_and_objects) != FX_OK)
+        return FX_STATUS_ARGUMENT;
     for (int i = 0; i < n; i++)
         if (!names_and_objects[i])
             return fx_fail(FX_STATUS_ARGUMENT, op, "%s %d is NULL", i % 2 ? "object" : "name",

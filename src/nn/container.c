@@ -4,6 +4,7 @@
  * cannot be called is refused when the container is built, because then its position is known.
  */
 #include "check_arguments.h"
+#include "error.h"
 #include "memory.h"
 #include "nn_layer.h"
 
@@ -129,7 +130,8 @@ void *fxi_container(const fx_type *type, int n, const char *const *names, void *
 
 void *fxi_container_of(const fx_type *type, int n, void *const *items)
 {
-    if (fxi_check_objects(type->name, 0, n, (const void *const *)items) != FX_OK)
+    if (fxi_check_list(type->name, "layers", n, items) != FX_OK ||
+        fxi_check_objects(type->name, 0, n, (const void *const *)items) != FX_OK)
         return fx_error_object(type);
     return fx_layer_of(type)->build_list(n, NULL, items);
 }
@@ -142,7 +144,8 @@ void *fxi_container_pairs(const fx_type *type, void *connection, int n,
         fxi_layer_fail(type, "names and layers must alternate, got %d arguments", n);
         return fx_error_object(type);
     }
-    if (fxi_check_pairs(type->name, first, n, names_and_items) != FX_OK)
+    if (fxi_check_list(type->name, "names and layers", n, names_and_items) != FX_OK ||
+        fxi_check_pairs(type->name, first, n, names_and_items) != FX_OK)
         return fx_error_object(type);
     const char **names = fxi_calloc((size_t)count + 1, sizeof *names);
     void **items = fxi_calloc((size_t)count + 1, sizeof *items);

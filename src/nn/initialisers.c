@@ -9,6 +9,7 @@
  * Gems, 2012), relative error below 1e-6; its tail branch is computed only for bounds that reach
  * it. Sources: Glorot, Bengio, 2010; He et al., 2015; LeCun et al., 1998.
  */
+#include "error.h"
 #include "memory.h"
 #include "nn_layer.h"
 #include "option_struct.h"
@@ -45,6 +46,9 @@ static void fans_of(const fx_init_args *a, double *out_in, double *out_out)
 void fx_nfan(int ndims, const int64_t *sizes, double *out_in, double *out_out)
 {
     double kernel = 1;
+    *out_in = *out_out = (double)NAN;
+    if (fxi_check_list("nfan", "sizes", ndims, sizes) != FX_OK)
+        return;
     for (int i = 0; i < ndims - 2; i++)
         kernel *= (double)sizes[i];
     *out_in = ndims < 2 ? 1 : kernel * (double)sizes[ndims - (ndims == 2 ? 1 : 2)];
@@ -377,6 +381,9 @@ static fx_array *with_defaults(fx_array *(*f)(const fx_init_args *a), int ndims,
     if (ndims < 0 || ndims > FX_MAX_DIMS)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "init",
                                       "an array has 0 to %d axes, got %d", FX_MAX_DIMS, ndims));
+    const fx_status listed = fxi_check_list("init", "sizes", ndims, sizes);
+    if (listed != FX_OK)
+        return fx_error_array(listed);
     a.sizes.n = ndims;
     for (int i = 0; i < ndims; i++)
         a.sizes.v[i] = sizes[i];

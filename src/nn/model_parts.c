@@ -1,4 +1,5 @@
 /* model_parts.c: parts of chains, results of their layers, and sizes of results. */
+#include "error.h"
 #include "memory.h"
 #include "nn_layer.h"
 #include "option_struct.h"
@@ -34,6 +35,9 @@ void *fxi_activations(fx_chain_layer *chain, int n, void *const *args)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "activations", "expects a chain, got %s",
                                       fxi_given(chain, got, sizeof got)));
     }
+    const fx_status listed = fxi_check_list("activations", "inputs", n, args);
+    if (listed != FX_OK)
+        return fx_error_array(listed);
     FXI_SCOPE;
     const int64_t layers = chain->layers.n;
     void **y = fxi_calloc((size_t)layers + 1, sizeof *y);

@@ -1,5 +1,6 @@
 /* creation.c: creates arrays from C memory, from numbers and from generators of random numbers. */
 #include "composites.h"
+#include "error.h"
 #include "handle.h"
 #include "own_gradient.h"
 #include "pool.h"
@@ -16,6 +17,9 @@ fx_status fxi_check_sizes(const char *op, fx_dtype dtype, int ndims, const int64
         return fx_fail(FX_STATUS_ARGUMENT, op, "%d is not an element type", (int)dtype);
     if (ndims < 0 || ndims > FX_MAX_DIMS)
         return fx_fail(FX_STATUS_ARGUMENT, op, "expected 0 to %d axes, got %d", FX_MAX_DIMS, ndims);
+    const fx_status listed = fxi_check_list(op, "sizes", ndims, sizes);
+    if (listed != FX_OK)
+        return listed;
     for (int i = 0; i < ndims; i++)
         if (sizes[i] < 0)
             return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld of axis %d is negative",
@@ -59,7 +63,11 @@ fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *s
 fx_array *fxi_vector(int64_t n, const double *values)
 {
     fxi_buffer *b;
-    const fx_status s = fxi_buffer_need("vector", fx_cpu_device(), (size_t)n * sizeof(float), &b);
+    fx_status s = fxi_check_list("vector", "values", n, values);
+    if (s == FX_OK)
+        s = fxi_check_sizes("vector", FX_DTYPE_F32, 1, &n);
+    if (s == FX_OK)
+        s = fxi_buffer_need("vector", fx_cpu_device(), (size_t)n * sizeof(float), &b);
     if (s != FX_OK)
         return fx_error_array(s);
     for (int64_t i = 0; i < n; i++)
@@ -97,6 +105,11 @@ fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, vo
 fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const size_t *level_bytes)
 {
     int64_t sizes[FX_MAX_DIMS];
+    fx_status s = fxi_check_list("from_c", "sizes", ndims, level_bytes);
+    if (s == FX_OK) /* before the loop, which needs an element type */
+        s = fxi_check_sizes("from_c", dtype, ndims > FX_MAX_DIMS ? ndims : 0, NULL);
+    if (s != FX_OK)
+        return fx_error_array(s);
     for (int i = 0; i < ndims; i++) { /* level i of the C array is axis ndims−1−i */
         const size_t inner = i + 1 < ndims ? level_bytes[i + 1] : fx_dtype_size(dtype);
         sizes[ndims - 1 - i] = (int64_t)(level_bytes[i] / inner);

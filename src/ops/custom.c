@@ -1,4 +1,5 @@
 /* custom.c: operations that a program defines with C functions. */
+#include "error.h"
 #include "own_gradient.h"
 #include "memory.h"
 #include "operands.h"
@@ -25,7 +26,9 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
                 (long long)out_sizes.n);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
-    fx_status s = fxi_check_sizes(name, out_dtype, (int)out_sizes.n, out_sizes.v);
+    fx_status s = fxi_check_list(name, "inputs", n, in);
+    if (s == FX_OK)
+        s = fxi_check_sizes(name, out_dtype, (int)out_sizes.n, out_sizes.v);
     if (s != FX_OK)
         return fx_error_array(s);
     fxi_node **nodes = fxi_malloc(((size_t)n + 1) * sizeof *nodes);

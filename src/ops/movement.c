@@ -16,11 +16,11 @@ static fx_array *movement(fx_op op, fx_array *x, int ndim, const int64_t *shape,
         fxi_node_new(fxi_begin(), op, (fx_dtype)n->dtype, ndim, shape, n->device, attr, 1, &n));
 }
 
-static fx_status check_rank(const char *op, int ndims)
+static fx_status check_rank(const char *op, int ndims, const int64_t *sizes)
 {
     if (ndims < 0 || ndims > FX_MAX_DIMS)
         return fx_fail(FX_STATUS_ARGUMENT, op, "expected 0 to %d axes, got %d", FX_MAX_DIMS, ndims);
-    return FX_OK;
+    return fxi_check_list(op, "sizes", ndims, sizes);
 }
 
 fx_array *fxi_transfer(fx_device *device, fx_array *x)
@@ -64,7 +64,7 @@ fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *sizes)
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     fx_status s = fxi_check_array("reshape", x);
     if (s == FX_OK)
-        s = check_rank("reshape", ndims);
+        s = check_rank("reshape", ndims, sizes);
     if (s != FX_OK)
         return fx_error_array(s);
     const fxi_node *n = x->node;
@@ -85,7 +85,9 @@ fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *sizes)
 
 fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm)
 {
-    const fx_status s = fxi_check_array("permute", x);
+    fx_status s = fxi_check_array("permute", x);
+    if (s == FX_OK)
+        s = fxi_check_list("permute", "axes", ndims, perm);
     if (s != FX_OK)
         return fx_error_array(s);
     const fxi_node *n = x->node;
@@ -119,7 +121,7 @@ fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *sizes)
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     fx_status s = fxi_check_array("expand", x);
     if (s == FX_OK)
-        s = check_rank("expand", ndims);
+        s = check_rank("expand", ndims, sizes);
     if (s != FX_OK)
         return fx_error_array(s);
     const fxi_node *n = x->node;
@@ -269,6 +271,9 @@ static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shap
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     if (n < 1)
         return fx_fail(FX_STATUS_ARGUMENT, "concat", "needs at least one array, got %d", n);
+    const fx_status listed = fxi_check_list("concat", "arrays", n, x);
+    if (listed != FX_OK)
+        return listed;
     for (int i = 0; i < n; i++) {
         fx_status s = fxi_check_array("concat", x[i]);
         if (s == FX_OK)

@@ -7,6 +7,7 @@
  */
 #include "own_gradient.h"
 #include "composites.h"
+#include "error.h"
 #include "memory.h"
 #include "object_types.h"
 
@@ -258,6 +259,9 @@ fx_array *fxi_repeat(fx_array *x, int ndims, const int64_t *counts)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "repeat",
                                       "got %d counts, one for each axis; the maximum is %d", ndims,
                                       FX_MAX_DIMS));
+    const fx_status listed = fxi_check_list("repeat", "counts", ndims, counts);
+    if (listed != FX_OK)
+        return fx_error_array(listed);
     FXI_SCOPE;
     int64_t sizes[FX_MAX_DIMS];
     for (int i = 0; i < ndims; i++)
@@ -287,6 +291,9 @@ static fx_status check_same(int n, fx_array *const *x)
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     if (n < 1)
         return fx_fail(FX_STATUS_ARGUMENT, "stack", "needs at least one array, got %d", n);
+    const fx_status listed = fxi_check_list("stack", "arrays", n, x);
+    if (listed != FX_OK)
+        return listed;
     for (int i = 0; i < n; i++) {
         if (fx_is_error(x[i]))
             return fxi_operand_status("stack", x[i]);

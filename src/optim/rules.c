@@ -8,6 +8,7 @@
 #include "rules.h"
 
 #include "context.h"
+#include "error.h"
 #include "julia_number.h"
 #include "object_types.h"
 #include "option_struct.h"
@@ -469,7 +470,7 @@ fx_rule *fxi_optimiser_chain(int n, void *const *rules)
     const row *w = &rows[CHAIN];
     int states = 0, numbers = 0;
     int64_t all = 0;
-    bool ok = true;
+    bool ok = fxi_check_list(w->type.name, "rules", n, rules) == FX_OK;
     for (int i = 0; i < n && ok; i++) {
         ok = fits_inside(w, rules[i]);
         all += ok ? count_rules(rules[i]) : 0;

@@ -419,6 +419,8 @@ static void fill_defaults(int kind, double *v)
 fx_schedule *fx_schedule_composed(fx_schedule *kind, int n, fx_schedule *const *numbers)
 {
     const fx_type *type = &rows[KIND_ComposedSchedule].type;
+    if (fxi_check_list(type->name, "numbers", n, numbers) != FX_OK)
+        return fx_error_object(type);
     const struct row *r = row_of(kind);
     fx_schedule init = {.parts = {n + 1, (void * [1 + NUMBERS]){kind}, NULL}};
     if (r && r->numbers > 0 && kind->parts.n == 0 && n >= least_numbers((int)(r - rows)) &&
@@ -454,6 +456,9 @@ fx_schedule *fx_schedule_sequence(int n, fx_schedule *const *parts, const int64_
         fx_fail(FX_STATUS_ARGUMENT, type->name, "takes 1 to %d parts, got %d", MOST_PARTS, n);
         return fx_error_object(type);
     }
+    if (fxi_check_list(type->name, "schedules", n, parts) != FX_OK ||
+        fxi_check_list(type->name, "steps", n, steps) != FX_OK)
+        return fx_error_object(type);
     init.steps.n = n;
     for (int i = 0; i < n; i++) {
         init.steps.v[i] = steps[i];

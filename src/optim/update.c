@@ -279,5 +279,10 @@ fx_status fxi_update_among(const fx_communicator *among, const fx_update_args *a
 fx_status fx_update_all(int n, void *const *states, void *const *models, void *const *gradients)
 {
     const update_options how = {.observations = -1, .sinks = true};
+    const char *const op = "update_all";
+    if (fxi_check_list(op, "states", n, states) != FX_OK ||
+        fxi_check_list(op, "models", n, models) != FX_OK ||
+        fxi_check_list(op, "gradients", n, gradients) != FX_OK)
+        return FX_STATUS_ARGUMENT;
     return update(n, states, models, gradients, &how);
 }

@@ -8,6 +8,7 @@
  * to be found and changed. (Sennrich, Haddow, Birch, 2016; the queue as in PyPI's `tokenizers`.)
  */
 #include "csv_lines.h"
+#include "error.h"
 #include "memory.h"
 #include "tokenizer_parts.h"
 #include "utf8.h"
@@ -285,8 +286,8 @@ static fx_status check(int n, const char *const *paths, int64_t vocabulary)
 {
     if (n < 1)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "expected at least one file, got %d", n);
-    if (!paths)
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "the list of files is NULL");
+    if (fxi_check_list(OP, "files", n, paths) != FX_OK)
+        return FX_STATUS_ARGUMENT;
     if (vocabulary < 256 || vocabulary > FXI_STRINGS_MOST)
         return fx_fail(FX_STATUS_ARGUMENT, OP,
                        "expected a vocabulary of 256 to %d tokens, got %lld", (int)FXI_STRINGS_MOST,

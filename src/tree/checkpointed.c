@@ -1,5 +1,6 @@
 /* checkpointed.c: calls of a model that keep only the inputs for the gradient. */
 #include "context.h"
+#include "error.h"
 #include "recompute.h"
 #include "tuples.h"
 
@@ -10,6 +11,9 @@ static void *recomputed(void *x, void *user)
 
 void *fxi_checkpointed(void *model, int n, void *const *args)
 {
+    const fx_status listed = fxi_check_list("checkpointed", "inputs", n, args);
+    if (listed != FX_OK)
+        return fx_error_array(listed);
     FXI_SCOPE;
     uint64_t since = fxi_here()->seq;
     void *y = fxi_call(model, n, args);

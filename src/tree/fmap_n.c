@@ -5,6 +5,7 @@
  * computed when the trees differ. An array that the first tree reaches twice is mapped once, with
  * the arrays of the other trees at its first position.
  */
+#include "error.h"
 #include "identity_map.h"
 #include "memory.h"
 #include "object_types.h"
@@ -128,15 +129,17 @@ void *fx_fmap_n(fx_map_n_fn f, void *user, int n, void *const *trees)
         b.status =
             fx_fail(FX_STATUS_ARGUMENT, "fmap",
                     f ? "takes 1 to %d trees, got %d" : "the function is NULL", MOST_TREES, n);
+    else
+        b.status = fxi_check_list("fmap", "trees", n, trees);
     for (int i = 0; b.status == FX_OK && i < n; i++)
         if (!trees[i] || fx_is_error(trees[i]))
             b.status = trees[i] ? fxi_object_status(trees[i])
                                 : fx_fail(FX_STATUS_ARGUMENT, "fmap", "tree %d is NULL", i + 1);
     if (b.status == FX_OK)
         walk(&b, trees, 0);
-    void *y = b.status == FX_OK        ? fx_fmap_with(map_row, &b, trees[0])
-              : f && n > 0 && trees[0] ? fx_error_object(fx_type_of(trees[0]))
-                                       : fx_error_array(b.status);
+    void *y = b.status == FX_OK                 ? fx_fmap_with(map_row, &b, trees[0])
+              : f && n > 0 && trees && trees[0] ? fx_error_object(fx_type_of(trees[0]))
+                                                : fx_error_array(b.status);
     fxi_identity_free(&b.row_of);
     fxi_free(b.rows);
     return y;

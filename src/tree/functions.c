@@ -6,6 +6,7 @@
  * tree.h that is missing from the table causes a link error.
  */
 #include "functions.h"
+#include "error.h"
 #include "node.h"
 
 #include <cflux/ops.h>
@@ -133,6 +134,9 @@ void *fxi_call(void *model, int n, void *const *args)
     const fx_type *type = fx_type_of(model);
     if (!type->forward)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "call", "%s is not a layer", type->name));
+    const fx_status listed = fxi_check_list("call", "inputs", n, args);
+    if (listed != FX_OK)
+        return fx_error_array(listed);
     for (int i = 0; i < n; i++) {
         if (!args[i])
             return fx_error_array(

@@ -319,9 +319,9 @@ static void add_parts(path_text *t, const fx_spot *at, fx_naming_fn naming)
 
 size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, size_t capacity)
 {
-    path_text t = {.dst = dst, .capacity = capacity};
+    path_text t = {.dst = dst, .capacity = dst ? capacity : 0};
     add_parts(&t, at, naming ? naming : own_name);
-    if (capacity)
+    if (t.capacity)
         dst[t.length < capacity ? t.length : capacity - 1] = 0;
     return t.length;
 }

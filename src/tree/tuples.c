@@ -6,6 +6,7 @@
  */
 #include "tuples.h"
 #include "check_arguments.h"
+#include "error.h"
 #include "object_types.h"
 
 #include <stdlib.h>
@@ -26,11 +27,8 @@ const fx_type fxi_tuple_type = {.fxi_size = sizeof(fx_type),
 
 static void *make(const char *op, int n, char **names, void *const *items)
 {
-    if (n < 0 || (n > 0 && !items)) {
-        fx_fail(FX_STATUS_ARGUMENT, op,
-                n < 0 ? "the number of items is negative: %d" : "the list of %d items is NULL", n);
+    if (fxi_check_list(op, "items", n, items) != FX_OK)
         return fx_error_object(&fxi_tuple_type);
-    }
     const fx_tuple_object init = {
         .items = {.n = n, .items = (void **)(uintptr_t)items, .names = names}};
     return fxi_new(&fxi_tuple_type, &init);
@@ -72,13 +70,15 @@ int fxi_repeated_name(int n, const char *const *names)
 static int bad_name(int n, const char *const *names)
 {
     for (int i = 0; i < n; i++)
-        if (!names || !names[i] || !names[i][0])
+        if (!names[i] || !names[i][0])
             return i;
     return fxi_repeated_name(n, names);
 }
 
 void *fx_named_tuple_from(int n, const char *const *names, void *const *items)
 {
+    if (fxi_check_list("named_tuple", "names", n, names) != FX_OK)
+        return fx_error_object(&fxi_tuple_type);
     const int bad = bad_name(n, names);
     if (bad == -1)
         return make("named_tuple", n, (char **)(uintptr_t)names, items);
@@ -86,7 +86,7 @@ void *fx_named_tuple_from(int n, const char *const *names, void *const *items)
         fx_fail(FX_STATUS_MEMORY, "named_tuple", "no memory for %d names", n);
     else
         fx_fail(FX_STATUS_ARGUMENT, "named_tuple", "name %d, \"%s\", is empty or appears twice",
-                bad, names && names[bad] ? names[bad] : "");
+                bad, names[bad] ? names[bad] : "");
     return fx_error_object(&fxi_tuple_type);
 }
 
@@ -97,7 +97,8 @@ void *fxi_named_pairs(int n, const void *const *names_and_objects)
                 "names and objects must alternate; got %d arguments", n);
         return fx_error_object(&fxi_tuple_type);
     }
-    if (fxi_check_pairs("named_tuple", 0, n, names_and_objects) != FX_OK)
+    if (fxi_check_list("named_tuple", "names and objects", n, names_and_objects) != FX_OK ||
+        fxi_check_pairs("named_tuple", 0, n, names_and_objects) != FX_OK)
         return fx_error_object(&fxi_tuple_type);
     const size_t count = (size_t)n / 2;
     void **both = fxi_calloc(2 * count + 1, sizeof *both);

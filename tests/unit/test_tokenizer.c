@@ -331,7 +331,7 @@ static void test_refused_texts(void **state)
     const char *missing = "no/such/text";
     refused(fx_tokenizer_learn(1, &missing, 300, 1), FX_STATUS_IO, missing);
     refused(fx_tokenizer_learn(0, &missing, 300, 1), FX_STATUS_ARGUMENT, "at least one file");
-    refused(fx_tokenizer_learn(1, NULL, 300, 1), FX_STATUS_ARGUMENT, "the list of files is NULL");
+    refused(fx_tokenizer_learn(1, NULL, 300, 1), FX_STATUS_ARGUMENT, "the list of 1 files is NULL");
 }
 
 /* Replaces the first `from` of a text by `to`. */
