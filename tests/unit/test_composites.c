@@ -242,7 +242,6 @@ static void special_values(void **state)
     CHECK(fx_isfinite(whole), (3), 0, 1, 1, 1);
 }
 
-/* Signs in all combinations; integers divided by 0 leave a remainder of a. */
 /* Functions that are odd near 0 keep the sign of a zero, and the results of rounding have the sign
  * of x (C's asinh, rint, ceil, trunc, …). */
 static void zeros_keep_their_sign(void **state)
@@ -297,6 +296,7 @@ static void large_values_are_finite(void **state)
     }
 }
 
+/* Signs in all combinations; integers divided by 0 leave a remainder of a. */
 static void remainders(void **state)
 {
     (void)state;

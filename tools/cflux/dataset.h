@@ -65,11 +65,11 @@ typedef struct data_request {
      OPTION_TEXTS,                                                                                 \
      &(request).targets,                                                                           \
      "COLUMN|FILE",                                                                                \
-     "The target. CSV: a column by name or by number from 1 (default: the last), or several, "     \
-     "separated by commas. npz: an entry (default: y, Y or y_train; in eval and predict y_test, "  \
-     "y or Y). npy and IDX: a separate file for each data file, so it may be given several "       \
-     "times, in the same order as the data files. In cflux train, the targets of --validation "    \
-     "come last",                                                                                  \
+     "The target. CSV: a column by name or by number from 1, or several, separated by commas "     \
+     "(default: the last; in eval and predict the target of training). npz: an entry (default: "   \
+     "y, Y or y_train; in eval and predict y_test, y or Y). npy and IDX: a separate file for "     \
+     "each data file, so it may be given several times, in the same order as the data files. In "  \
+     "cflux train, the targets of --validation come last",                                         \
      0,                                                                                            \
      0},                                                                                           \
         {"id",                                                                                     \
