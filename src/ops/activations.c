@@ -5,7 +5,9 @@
  * relu has gradient 0 at 0; hardtanh, hardsigmoid and relu6 have 0 at their bounds; elu has 1, selu
  * λα.
  *
- * NaN stays NaN in all of them: the branch that a false comparison selects is a function of x.
+ * NaN stays NaN in all of them: the branch that a false comparison selects is a function of x. The
+ * gradient there is NNlib's: 0 for functions that NNlib differentiates by comparing their result
+ * (relu, relu6, hardtanh, hardsigmoid, trelu), because all comparisons with NaN are false.
  * Functions of e^x never get an argument that overflows, not even in a branch that is not selected
  * (its gradient would be 0·Inf). So they are correct for all finite x, except that the gradient of
  * gelu is NaN where x² overflows, as PyTorch's is. Products such as x·σ(x) give NaN at −Inf, as in
@@ -20,11 +22,18 @@ fx_array *fx_identity(fx_array *x)
 
 /* ---- piecewise linear functions -------------------------------------------------------------- */
 
+/* `line` for x between lo and hi, with its gradient. Elsewhere the gradient is 0, and the result is
+ * `low` up to lo, where NaN must stay NaN, and `high` from hi on. */
+static fx_array *between(fx_array *x, int lo, int hi, fx_array *line, fx_array *low, int high)
+{
+    return fx_where(fx_gt(x, lo), fx_where(fx_lt(x, hi), line, high), fx_stop_gradient(low));
+}
+
 /* Limits x to lo … hi; the gradient is 0 at the bounds and beyond. Integers stay integers. */
 static fx_array *saturate(fx_array *x, int lo, int hi)
 {
     FXI_SCOPE;
-    return fx_keep(fx_where(fx_le(x, lo), lo, fx_where(fx_ge(x, hi), hi, x)));
+    return fx_keep(between(x, lo, hi, x, fx_max(x, lo), hi));
 }
 
 /* UInt8 and Bool cannot represent −1 and are never below 0, so their lower bound is 0. */
@@ -46,7 +55,7 @@ fx_array *fx_hardsigmoid(fx_array *x)
     FXI_SCOPE;
     x = fxi_real(x);
     fx_array *line = fx_div(fx_add(x, 3), 6.0);
-    return fx_keep(fx_where(fx_le(x, -3), 0, fx_where(fx_ge(x, 3), 1, line)));
+    return fx_keep(between(x, -3, 3, line, fx_max(line, 0), 1));
 }
 
 /* At ±3 the gradient is that of x·(x + 3)/6: −½ and 3/2. */
@@ -89,15 +98,22 @@ fx_array *fx_rrelu(fx_array *x)
     return fx_keep(fx_where(fx_gt(x, 0), x, fx_mul(slope, x)));
 }
 
+/* Only NaN is neither up to theta nor above it. */
+static fx_array *above(fx_array *x, fx_array *at_most, fx_array *greater)
+{
+    return fx_where(greater, x, fx_stop_gradient(fx_where(at_most, 0, x)));
+}
 fx_array *fx_trelu_theta(fx_array *x, double theta)
 {
     FXI_OPERATION("trelu_theta");
-    return fx_where(fx_le(x, theta), 0, x);
+    FXI_SCOPE;
+    return fx_keep(above(x, fx_le(x, theta), fx_gt(x, theta)));
 }
 fx_array *fx_trelu(fx_array *x)
 {
     FXI_OPERATION("trelu");
-    return fx_where(fx_le(x, 1), 0, x);
+    FXI_SCOPE;
+    return fx_keep(above(x, fx_le(x, 1), fx_gt(x, 1)));
 }
 
 fx_array *fx_softshrink_lambda(fx_array *x, double lambda)

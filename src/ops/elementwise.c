@@ -398,7 +398,7 @@ RULE(SIGMOID)
 
 RULE(RELU)
 {
-    a->gx[0] = fx_where(fx_le(Z, 0), 0, G); /* Z ≤ 0 where X ≤ 0 */
+    a->gx[0] = fx_where(fx_gt(Z, 0), G, 0); /* as NNlib: 0 at 0, and where Z is NaN */
 }
 
 /* 2/√π·e^(−x²) */

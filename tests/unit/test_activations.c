@@ -242,6 +242,198 @@ static void gradients_are_finite_far_out(void **state)
     check_far_out(far16, FX_DTYPE_F16, 2e-3);
 }
 
+/* ---- NNlib's derivatives --------------------------------------------------------------------- */
+/* The rules of NNlib 0.9.36 for x and the result y, in its own form: at kinks, NaN and infinities
+ * the form decides. */
+
+static const real selu_factor = 1.0507009873554804934L,
+                  selu_limit = 1.0507009873554804934L * 1.6732632423543772848L;
+
+static real d_identity(real x, real y)
+{
+    (void)x, (void)y;
+    return 1;
+}
+static real d_sigmoid(real x, real y)
+{
+    (void)x;
+    return y * (1 - y);
+}
+static real d_hardsigmoid(real x, real y)
+{
+    (void)x;
+    return y > 0 && y < 1 ? 1 / 6.0L : 0;
+}
+static real d_logsigmoid(real x, real y)
+{
+    (void)y;
+    return r_sigmoid(-x);
+}
+static real d_tanh(real x, real y)
+{
+    (void)x;
+    return 1 - y * y;
+}
+static real d_hardtanh(real x, real y)
+{
+    (void)x;
+    return y > -1 && y < 1;
+}
+static real d_positive(real x, real y) /* relu and trelu */
+{
+    (void)x;
+    return y > 0;
+}
+static real d_relu6(real x, real y)
+{
+    (void)x;
+    return y > 0 && y < 6;
+}
+static real d_leakyrelu(real x, real y)
+{
+    (void)x;
+    return y > 0 ? 1 : 0.01L;
+}
+static real d_elu(real x, real y)
+{
+    (void)x;
+    return y >= 0 ? 1 : y + 1;
+}
+static real d_elu2(real x, real y)
+{
+    (void)x;
+    return y >= 0 ? 1 : y + 2;
+}
+static real d_celu(real x, real y)
+{
+    (void)x;
+    return y > 0 ? 1 : y + 1;
+}
+static real d_celu2(real x, real y)
+{
+    (void)x;
+    return y > 0 ? 1 : y / 2 + 1;
+}
+static real d_selu(real x, real y)
+{
+    (void)x;
+    return y > 0 ? selu_factor : y + selu_limit;
+}
+static real d_gelu(real x, real y)
+{
+    (void)y;
+    const real scale = sqrtl(8 / acosl(-1)), t = 1 + 0.044715L * x * x;
+    const real gate = r_sigmoid(scale * x * t);
+    return gate * (1 - gate) * scale * (0.08943L * x * x + t) * x + gate;
+}
+static real d_gelu_erf(real x, real y)
+{
+    (void)y;
+    return erfcl(-x / sqrtl(2)) / 2 + x * expl(-x * x / 2) / sqrtl(2 * acosl(-1));
+}
+static real d_swish(real x, real y)
+{
+    return y + r_sigmoid(x) * (1 - y);
+}
+static real d_hardswish(real x, real y)
+{
+    (void)y;
+    return x < -3 ? 0 : x > 3 ? 1 : x / 3 + 0.5L;
+}
+static real d_softplus(real x, real y)
+{
+    (void)y;
+    return r_sigmoid(x);
+}
+static real d_softsign(real x, real y)
+{
+    (void)y;
+    return 1 / ((1 + fabsl(x)) * (1 + fabsl(x)));
+}
+static real d_tanhshrink(real x, real y)
+{
+    return (x - y) * (x - y);
+}
+static real d_softshrink(real x, real y)
+{
+    (void)x;
+    return y != 0;
+}
+
+static const struct {
+    const char *name;
+    real (*slope)(real x, real y); /* NULL: NNlib has no rule */
+} rules[] = {
+    {"identity", d_identity},
+    {"sigmoid", d_sigmoid},
+    {"hardsigmoid", d_hardsigmoid},
+    {"logsigmoid", d_logsigmoid},
+    {"tanh", d_tanh},
+    {"hardtanh", d_hardtanh},
+    {"relu", d_positive},
+    {"relu6", d_relu6},
+    {"leakyrelu", d_leakyrelu},
+    {"rrelu", NULL},
+    {"elu", d_elu},
+    {"elu2", d_elu2},
+    {"celu", d_celu},
+    {"celu2", d_celu2},
+    {"selu", d_selu},
+    {"gelu", d_gelu},
+    {"gelu_sigmoid", d_gelu},
+    {"gelu_erf", d_gelu_erf},
+    {"swish", d_swish},
+    {"hardswish", d_hardswish},
+    {"lisht", NULL},
+    {"softplus", d_softplus},
+    {"softsign", d_softsign},
+    {"logcosh", NULL},
+    {"mish", NULL},
+    {"tanhshrink", d_tanhshrink},
+    {"softshrink", d_softshrink},
+    {"trelu", d_positive},
+};
+
+/* Where cflux differs: NNlib's rule gives NaN for tanhshrink, whose slope tends to 1; and 0 for
+ * softsign, whose value is NaN there. */
+static bool differs(const char *name, double x, double *out_slope)
+{
+    *out_slope = strcmp(name, "tanhshrink") == 0 ? 1 : nan_;
+    return isinf(x) && (strcmp(name, "tanhshrink") == 0 || strcmp(name, "softsign") == 0);
+}
+
+static double expected_slope(size_t k, double x)
+{
+    const struct activation *a = &activations[k];
+    const double y = isnan(x)   ? nan_
+                     : isinf(x) ? (x > 0 ? a->at_inf : a->at_minus_inf)
+                                : (double)a->definition((real)x);
+    double other;
+    return differs(a->name, x, &other) ? other : (double)rules[k].slope((real)x, (real)y);
+}
+
+static void gradients_follow_the_rules_of_NNlib(void **state)
+{
+    (void)state;
+    const double x[] = {nan_, inf, -inf, 0,  -0.0, 0.5, -0.5, 1,   -1,
+                        2,    -2,  3,    -3, 6,    -6,  1e-3, 100, -100};
+    assert_int_equal(COUNT(rules), COUNT(activations));
+    for (size_t k = 0; k < COUNT(activations); k++) {
+        FX_SCOPE;
+        assert_string_equal(rules[k].name, activations[k].name);
+        if (!rules[k].slope)
+            continue;
+        double want[COUNT(x)];
+        for (size_t i = 0; i < COUNT(x); i++)
+            want[i] = expected_slope(k, x[i]);
+        fx_array *wide = vector64(x, COUNT(x)), *narrow = fx_cast(wide, FX_DTYPE_F32), *g = NULL;
+        fx_gradient_of(fx_sum(activations[k].f(wide)), &wide, 1, &g);
+        check_array(activations[k].name, g, COUNT(x), want, 1e-12, 1e-12);
+        fx_gradient_of(fx_sum(activations[k].f(narrow)), &narrow, 1, &g);
+        check_array(activations[k].name, g, COUNT(x), want, 2e-6, 2e-6);
+    }
+}
+
 static double slope_at(unary_fn f, double x)
 {
     FX_SCOPE;
@@ -377,6 +569,7 @@ int main(void)
         cmocka_unit_test(gradients_match_central_differences),
         cmocka_unit_test(gradients_are_finite_far_out),
         cmocka_unit_test(gradients_at_kinks),
+        cmocka_unit_test(gradients_follow_the_rules_of_NNlib),
         cmocka_unit_test(parameters_of_the_parametric_forms),
         cmocka_unit_test(integers_stay_or_become_Float32),
         cmocka_unit_test(rrelu_draws_slopes_in_training),
