@@ -219,8 +219,9 @@ FX_API fx_bidirectional_layer *fxi_bidirectional(const fx_bidirectional_args *a)
  *
  * The scope owns the result. FX_STATUS_ARGUMENT for another kind of layer, and for both lengths and
  * a mask. With lengths or a mask: FX_STATUS_SHAPE unless x is in×len×batch and there is one length
- * for each sequence, or the mask is len×batch; FX_STATUS_ARGUMENT if .state is NULL and the cell of
- * a Recurrence is not one of the library's cells. Other errors as for fx_call. */
+ * for each sequence, or the mask is len×batch; FX_STATUS_DTYPE if the mask is not Bool;
+ * FX_STATUS_ARGUMENT if .state is NULL and the cell of a Recurrence is not one of the library's
+ * cells. Other errors as for fx_call. */
 /* clang-format off */
 #define FXI_RECUR_ARGS(F)                                                                          \
     F(void *, layer, FXI_NULL)       /* the layer */                                               \

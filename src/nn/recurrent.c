@@ -259,6 +259,9 @@ static fx_status mask_of(const fx_recur_args *a, fx_array **out)
         return fx_fail(FX_STATUS_SHAPE, name,
                        "expects a mask of %" PRId64 "×%" PRId64 " (length×batch), got %s", len,
                        batch, fxi_given(given, got, sizeof got));
+    if (fx_eltype(given) != FX_DTYPE_BOOL)
+        return fx_fail(FX_STATUS_DTYPE, name, "the mask is %s, expected Bool",
+                       fx_dtype_name(fx_eltype(given)));
     *out = given;
     return FX_OK;
 }

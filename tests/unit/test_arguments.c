@@ -91,6 +91,63 @@ static void devices_and_states_can_be_shown(void **state)
                         "(3-element Vector{Float32}, 3-element Vector{Float32}, (0.9, 0.999)))");
 }
 
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* The calls of every function with a `.mask`, and of layers that take a mask as an input. */
+static void *recur(fx_array *mask)
+{
+    return fx_recur(fx_rnn(2, 3), fx_ones(2, 4, 4), .mask = mask);
+}
+static void *recur_both_ways(fx_array *mask)
+{
+    return fx_recur(fx_bidirectional(fx_rnn(2, 3), fx_rnn(2, 3)), fx_ones(2, 4, 4), .mask = mask);
+}
+static void *attention(fx_array *mask)
+{
+    fx_array *x = fx_ones(2, 4);
+    return fx_child(fx_dot_product_attention(x, x, x, .mask = mask), 0);
+}
+static void *attention_scores(fx_array *mask)
+{
+    fx_array *x = fx_ones(2, 4);
+    return fx_dot_product_attention_scores(x, x, .mask = mask);
+}
+static void *attend(fx_array *mask)
+{
+    return fx_child(fx_attend(fx_multiheadattention(2, .nheads = 1), fx_ones(2, 4), .mask = mask),
+                    0);
+}
+static void *transformerblock(fx_array *mask)
+{
+    return fx_call(fx_transformerblock(2, .nheads = 1), fx_ones(2, 4), mask);
+}
+
+static void a_mask_is_Bool(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        void *(*call)(fx_array *mask);
+    } rows[] = {
+        {"recur", recur},
+        {"recur, Bidirectional", recur_both_ways},
+        {"dot_product_attention", attention},
+        {"dot_product_attention_scores", attention_scores},
+        {"attend", attend},
+        {"TransformerBlock", transformerblock},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int type = 0; type < FX_DTYPE_COUNT; type++) {
+            FX_SCOPE;
+            void *y = rows[i].call(fx_cast(fx_ones(4, 4), (fx_dtype)type));
+            if (fx_is_error(y) != (type != FX_DTYPE_BOOL))
+                fail_msg("%s with a mask of %s: %s", rows[i].name, fx_dtype_name((fx_dtype)type),
+                         fx_error_take().message);
+            if (fx_is_error(y))
+                refused(y, FX_STATUS_DTYPE, "expected Bool");
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +157,7 @@ int main(void)
         cmocka_unit_test(sizes_that_overflow),
         cmocka_unit_test(null_memory_is_refused),
         cmocka_unit_test(devices_and_states_can_be_shown),
+        cmocka_unit_test(a_mask_is_Bool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
