@@ -184,8 +184,8 @@ static inline void fxi_scope_end(const int *depth)
  *
  * Each thread keeps its own recordings, for the 8 locations that it used most recently. An
  * FX_RECORD inside another FX_RECORD acts as FX_STEP. Training steps with collective operations,
- * with moves between devices or with tied views of parameters are not recorded. fx_reclaim frees
- * the recordings of the calling thread. */
+ * with moves between devices or with a parameter that is a view of another, such as its transpose,
+ * are not recorded. fx_reclaim frees the recordings of the calling thread. */
 #define FX_RECORD FXI_OPEN(FXI_SCOPE_RECORD)
 
 /* Returns true in training mode: inside FX_STEP or FX_RECORD. Layers that behave differently in

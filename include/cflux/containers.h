@@ -131,9 +131,9 @@ FX_API fx_bilinear_layer *fxi_bilinear(const fx_bilinear_args *a);
 /* ---- Embedding ------------------------------------------------------------------------------- */
 /* Columns of W (out×in): for integers i of any shape, y = W[:, i], out×(sizes of i)…; for a one-hot
  * array (Bool, in×…), y = W·x, out×…. Integers count from 0; an integer outside 0 … in−1 is
- * FX_STATUS_ARGUMENT when y is computed. Other element types are FX_STATUS_DTYPE. Without
- * .weight_array the column padding_idx is 0 in a new layer. The result for padding_idx is always 0,
- * and so is its gradient. Flux.Embedding. */
+ * FX_STATUS_ARGUMENT when y is computed. Other element types are FX_STATUS_DTYPE. In a new layer
+ * without .weight_array, the numbers of column padding_idx are 0. The result for padding_idx is
+ * always 0, and so is its gradient. Flux.Embedding. */
 typedef struct fx_embedding_layer {
     fx_object base;
     fx_array *weight;

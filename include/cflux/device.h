@@ -26,7 +26,8 @@ FX_API fx_status fx_use(const char *backend);
 FX_API fx_status fx_use_all(void); /* loads every installed backend; always FX_OK */
 /* Why a backend, or its library "CUDA:cuDNN", cannot be used; "" if it works. Static storage. */
 FX_API const char *fx_why_not(const char *backend);
-FX_API bool fx_functional(const char *backend); /* true if it is loaded and works */
+/* Returns true if a backend is loaded and works, or for "CUDA:cuDNN" if it can use this library. */
+FX_API bool fx_functional(const char *backend);
 
 /* A plugin file: a backend, a kernel library that computes some steps for a backend, or a transport
  * that moves data between processes. */
@@ -145,9 +146,9 @@ FX_API fx_status fx_kernels_list(const char *path, fx_kernels_fn visit, void *us
  * In the functions below NULL means the CPU. */
 
 /* Limits the bytes of arrays and work space on a device, including cached memory if the device has
- * its own memory. 0 (default): no limit, except on Linux for the CPU: the memory of the machine, or
- * the limit of its cgroup if that is less, plus the swap space, minus the other memory of the
- * process and a reserve of at most 16 MiB. Memory in use is not affected. */
+ * its own memory. 0 (default): no limit. Exception: for the CPU on Linux, the default is the memory
+ * of the machine, or the limit of the cgroup if that is less, plus the swap space, minus the other
+ * memory of the process and a reserve of at most 16 MiB. Memory in use is not affected. */
 FX_API void fx_set_memory_limit(fx_device *device, int64_t bytes);
 /* Limits the cached bytes of a device with its own memory. 0: no caching; less than 0 (default):
  * half of the peak of live bytes, at least 64 MiB. */

@@ -129,9 +129,9 @@ FX_API void *fx_dist_model(void *model);
 /* Returns a copy of x (an array, a gradient, a tuple) in which each floating-point array is
  * replaced by its mean over all members. The copy has the type and the structure of x, and shares
  * the other arrays with x. The scope owns the copy. With one member: returns x itself. Arrays of
- * one type are joined in groups, which are full at 1 to 25 MiB; an operation averages a group.
- * Errors: FX_STATUS_ARGUMENT if d or x is NULL; an error object if x contains an error or memory is
- * exhausted. */
+ * one type are joined in groups of a sixteenth of all bytes, at least 1 MiB and at most 25 MiB; an
+ * operation averages a group. Errors: FX_STATUS_ARGUMENT if d or x is NULL; an error object if x
+ * contains an error or memory is exhausted. */
 FX_API void *fx_dist_average(fx_dist *d, void *x);
 /* Tells the other members that this one cannot continue: their next operation, or the one in which
  * they wait, fails with `status` and "rank 2 cannot continue: " and the message of this member's
@@ -158,12 +158,13 @@ FX_API fx_dist *fx_dist_sync_norms(fx_dist *d);
 FXI_OPTION_STRUCT(fx_dist_optimiser_args, FXI_DIST_OPTIMISER_ARGS);
 /* A rule whose updates use the mean of the gradients of all members: fx_setup(fx_dist_optimiser(d,
  * fx_adam()), model). If the members have equally large batches, this is the gradient of one batch
- * with all their observations. Gradients are sent in groups, which are full at 1 to 25 MiB, those
- * of the last layers first; gradients in host memory are sent while the backward pass computes the
- * next ones. If the loss of a member does not depend on a parameter, zeros are used as its
- * gradient, and a warning (fx_message_set_hook) names the rank and the parameter, once. If .guard
- * of fx_update is not finite on one member, no member updates. If `rule` is a MixedPrecision, it
- * stays the outermost rule of the result. The scope owns the result. DistributedOptimizer.
+ * with all their observations. Gradients are sent in groups of a sixteenth of all bytes, at least 1
+ * MiB and at most 25 MiB, those of the last layers first. Groups in host memory are sent while the
+ * backward pass computes the next ones. If the loss of a member does not depend on a parameter,
+ * zeros are used as its gradient, and a warning (fx_message_set_hook) names the rank and the
+ * parameter, once. If .guard of fx_update is not finite on one member, no member updates. If `rule`
+ * is a MixedPrecision, it stays the outermost rule of the result. The scope owns the result.
+ * DistributedOptimizer.
  *
  * If `rule` is an AccumGrad with n, or a chain that begins with one, each member adds up its own
  * gradients, and only the complete sum is exchanged: in every n-th update. The other updates

@@ -32,8 +32,9 @@ FXI_BEGIN_C
     F(double, hi, FX_OWN_DEFAULT)            /* largest value of fx_truncated_normal: 2 */         \
     F(double, sparsity, FX_OWN_DEFAULT)      /* of fx_sparse_init: fraction of each column that is \
                                                 0; no default */                                   \
-    F(fx_dims, shift, FXI_DIMS_NONE)         /* of fx_identity_init: by how much the result is     \
-                                                rotated along each axis; default: 0 */             \
+    F(fx_dims, shift, FXI_DIMS_NONE)         /* of fx_identity_init: by how many elements the      \
+                                                result is rotated along each axis;                 \
+                                                default: 0 */                                      \
     F(int64_t, seed, -1)                     /* −1: the thread's random stream (fx_seed);          \
                                                 otherwise the numbers depend on the seed alone */
 /* clang-format on */

@@ -40,8 +40,8 @@ FXI_BEGIN_C
  *
  * FX_STATUS_ARGUMENT: an unknown extension, a name that is used twice, an argument of the wrong
  * kind (an object instead of a name, a text instead of an object; the message says which argument),
- * or for BSON one of the names "", "tag" and "_backrefs". FX_STATUS_UNSUPPORTED: a layer that Flux
- * does not have, as BSON. fx_load_into, fx_metadata, fx_named_tuple, fx_tuple, fx_chain and
+ * or for BSON one of the names "", "tag" and "_backrefs". FX_STATUS_UNSUPPORTED: for BSON, a layer
+ * that Flux does not have. fx_load_into, fx_metadata, fx_named_tuple, fx_tuple, fx_chain and
  * fx_chain_of check the kinds of their arguments the same way. */
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
@@ -92,11 +92,11 @@ FX_API void *fx_load_key(const char *path, const char *name);
  * keep their element types, devices and ties. A name is a path, as in fx_load_key. The file must
  * have exactly the arrays of the object under its name, with the same sizes; otherwise the object
  * is unchanged. Stops at the first object that fails; the objects before it have the new values.
- * An optimiser state gets its numbers too, also those of the "state" of a checkpoint, but not which
- * parameters are frozen; a message reports a file without them, or with those of another rule.
- * FX_STATUS_FORMAT if names differ, FX_STATUS_SHAPE if sizes differ; other errors as for fx_load.
- * fx_loadmodel copies the objects of BSON files and the array of an .npy file, by its own rules and
- * with its own errors. */
+ * An optimiser state gets its arrays and its numbers, also from the entry "state" of a checkpoint.
+ * If the file has no numbers, or those of another rule, the state keeps its own, and a message says
+ * so. Which parameters are frozen does not change. FX_STATUS_FORMAT if names differ,
+ * FX_STATUS_SHAPE if sizes differ; other errors as for fx_load. fx_loadmodel copies the objects of
+ * BSON files and the array of an .npy file, by its own rules and with its own errors. */
 FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects);
 
 /* Loads what matches: copies each array of the file that has the name and the sizes of an array of

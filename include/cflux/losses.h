@@ -59,7 +59,7 @@ FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a); /* max(0, 1 − 
 /* −Σ y·(1−p)^γ·log p, p = ŷ + ε; Lin et al., 2017 */
 FX_API fx_array *fxi_focal_loss(const fx_loss_args *a);
 /* −(1−p)^γ·log p, p = y·(ŷ+ε) + (1−y)·max(1−ŷ−ε, ε). The gradient is that of the formula without
- * max, so that a certain and wrong prediction is corrected. */
+ * max, so that a wrong prediction with p near 0 is corrected. */
 FX_API fx_array *fxi_binary_focal_loss(const fx_loss_args *a);
 /* (1−y)·ŷ² + y·max(0, m−ŷ)², ŷ a distance; y = 1: the two inputs differ. Hadsell et al., 2006 */
 FX_API fx_array *fxi_siamese_contrastive_loss(const fx_loss_args *a);

@@ -102,10 +102,10 @@ FX_API void *fx_timeseries_kfolds(void *data, int64_t k);
 /* A tuple of two views, of the data and of the labels (integers, one per observation), in which
  * every label occurs at least round(fraction·m) times, m the count of the most frequent label:
  * observations of rarer labels are repeated, each observation of a label equally often or once
- * more. With `shuffle`, those repeated once more are random, and the result is in random order.
- * Otherwise they are the first ones of the label, and the repeats follow the data.
- * FX_STATUS_ARGUMENT if fraction is negative or above 10⁶. MLUtils.oversample.
- */
+ * more. With `shuffle`, the observations that are repeated once more are drawn at random, and the
+ * result is in random order. Otherwise the first observations of a label are repeated once more,
+ * and all repeats follow the data. FX_STATUS_ARGUMENT if fraction is negative or above 10⁶.
+ * MLUtils.oversample. */
 FX_API void *fx_oversample(void *data, fx_array *labels, double fraction, bool shuffle,
                            uint64_t seed);
 /* A tuple of two views, of the data and of the labels, in which every label occurs as often as the

@@ -117,8 +117,8 @@ FX_API fx_batchnorm_layer *fxi_batchnorm(const fx_batchnorm_args *a);
         FXI_OPTIONS(fx_batchnorm_args, FXI_BATCHNORM_ARGS(FXI_DEFAULT).channels = __VA_ARGS__)))
 
 /* ---- LayerNorm ------------------------------------------------------------------------------- */
-/* y = act(γ·(x − μ)/d + β), with the mean μ and the variance σ² (divided by n) of n numbers: those
- * along the first axes of x, which have the sizes `size`; γ (scale) and β (bias) have these sizes.
+/* y = act(γ·(x − μ)/d + β). μ and σ² are the mean and the variance, divided by n, of the n numbers
+ * along the first axes of x. These axes, γ (scale) and β (bias) have the sizes `size`.
  * Flux.LayerNorm; Ba et al., 2016. d depends on the version of Flux, member `flux`:
  *   0.16   √(σ² + ε): Flux 0.16.11 and later, PyTorch
  *   0.15   √(σ² + ε²): Flux 0.15 to 0.16.10

@@ -307,16 +307,16 @@ FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
 /* Applies one update: computes new parameters and state in one plan, together with the arrays of
  * fx_want and fx_set, staged layer state, and pending results that use the old parameters. Then it
  * rebinds the handles of the model's arrays: pointers to parameters stay valid and have the new
- * values. An array on which the loss of fx_gradient does not depend is not changed, and its state
- * neither: no weight decay, no momentum of earlier updates, as in Flux, where its gradient is
- * `nothing`. (Among several processes, an array that another member uses has the gradient 0 here:
- * dist.h.) On failure model and state are not changed. A GPU can find an index out of range only
- * after the call has returned FX_OK (ops.h). FX_STATUS_ARGUMENT if the three trees do not match or
- * .observations is out of range; FX_STATUS_SHAPE if the size of a gradient, or of the state's
- * arrays, differs from that of the parameter, or if a new value has another element type than the
- * old one; FX_STATUS_DEVICE if parameter, gradient and state are on different devices. If the loss
- * of fx_gradient does not depend on any parameter, a warning says so, once for a state.
- * Optimisers.update!. */
+ * values. Arrays on which the loss of fx_gradient does not depend, and their states, are not
+ * changed: weight decay and the momentum of earlier updates are not applied to them. In Flux their
+ * gradient is `nothing`, with the same effect. (With several processes, the gradient of such an
+ * array is 0 if another member uses the array: dist.h.) On failure model and state are not changed.
+ * A GPU can find an index out of range only after the call has returned FX_OK (ops.h).
+ * FX_STATUS_ARGUMENT if the three trees do not match or .observations is out of range;
+ * FX_STATUS_SHAPE if the size of a gradient, or of the state's arrays, differs from that of the
+ * parameter, or if a new value has another element type than the old one; FX_STATUS_DEVICE if
+ * parameter, gradient and state are on different devices. If the loss of fx_gradient does not
+ * depend on any parameter, a warning says so, once for a state. Optimisers.update!. */
 FX_API fx_status fxi_update(const fx_update_args *a);
 /* Returns the pair (new state, new model) as a tuple; does not change its arguments. The scope owns
  * the tuple; on failure it holds two error arrays. Errors: those of fx_update. Optimisers.update.

@@ -19,7 +19,8 @@
  *  - Flux until 0.14: fx_load reads a Recur(cell, state) as an RNN, LSTM, GRU or GRUv3. Its trained
  *    initial state becomes h0 and c0; an initial state of zeros becomes NULL.
  *  - Flux since 0.15 cannot store an initial state: saving a layer with h0 or c0 as BSON is
- *    FX_STATUS_UNSUPPORTED. Flux's GRU has no hidden_bias: the same for a layer with hidden_bias.
+ *    FX_STATUS_UNSUPPORTED. Flux's GRU has no hidden_bias, so saving a layer with hidden_bias is
+ *    FX_STATUS_UNSUPPORTED too.
  *
  * State dictionaries of PyTorch (fx_torch_state):
  *  - wi, wh and bias are called weight_ih, weight_hh and bias_ih, in layers with the suffix _l0.

@@ -58,10 +58,10 @@ FX_API fx_array *fx_pixel_shuffle(fx_array *x, int64_t r);
                                           kernels of fx_convolve */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_unfold_args, FXI_UNFOLD_ARGS);
-/* Copies every patch that a convolution multiplies by its kernel into a row: the result is (Π
- * windows)×(Π kernel · channels)×batch. fx_convolve(x, w, .flipped = true) is the product of each
- * matrix and w as a matrix (Π kernel · channels)×out; fx_convolve(x, w) is that product for patches
- * with .flipped = false. NNlib.unfold. */
+/* Copies every patch of x, the numbers that a convolution multiplies by its kernel, to a row of the
+ * result: (Π windows)×(Π kernel · channels)×batch. The product of these matrices and w as a matrix,
+ * (Π kernel · channels)×out, is fx_convolve(x, w, .flipped = true); for patches with .flipped =
+ * false it is fx_convolve(x, w). NNlib.unfold. */
 FX_API fx_array *fxi_unfold(const fx_unfold_args *a);
 #define fx_unfold(...)                                                                             \
     FXI_CALL(fxi_unfold(FXI_OPTIONS(fx_unfold_args, FXI_UNFOLD_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))

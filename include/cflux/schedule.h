@@ -47,8 +47,8 @@ FX_API fx_schedule *fx_schedule_sin_exp(double a, double b, int64_t period, doub
 /* Rises linearly from `start` at step 0 to the first value of `then` at step `steps`. From there on
  * the values are those of `then`, from its beginning. */
 FX_API fx_schedule *fx_schedule_warmup(double start, int64_t steps, fx_schedule *then);
-/* Uses part i for steps[i] steps, counted from 0; the last part continues without end. At most 16
- * parts. Sequence. */
+/* Uses part i for steps[i] steps; each part counts its steps from 0. The last part continues
+ * without end. At most 16 parts. Sequence. */
 FX_API fx_schedule *fx_schedule_sequence(int n, fx_schedule *const *parts, const int64_t *steps);
 /* Repeats the first `period` steps of the part. Loop. */
 FX_API fx_schedule *fx_schedule_loop(fx_schedule *part, int64_t period);

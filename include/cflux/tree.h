@@ -525,9 +525,9 @@ FX_API size_t fx_summary(void *object, char *dst, size_t capacity);
  * products, convolutions and attention the floating-point operations, in millions. An input is a
  * step's number, an evaluated array x0, x1, … or a literal c0, c1, …; ′ marks a view. fx_plan_show
  * prints to `out`, with the bytes that each step moves, and with lists of the arrays x0, … and of
- * the literals c0, …. fx_plan_text writes to dst like fx_show_text, without these but with the last
- * newline. If no array is pending: "nothing is pending". On failure both leave an error record;
- * fx_plan_show prints nothing, and fx_plan_text writes "" and returns 0. */
+ * the literals c0, …. fx_plan_text writes to dst like fx_show_text, without bytes and lists, and
+ * with a newline at the end. If no array is pending: "nothing is pending". On failure both leave an
+ * error record; fx_plan_show prints nothing, and fx_plan_text writes "" and returns 0. */
 FX_API void fx_plan_show(FILE *out, void *object);
 FX_API size_t fx_plan_text(void *object, char *dst, size_t capacity);
 
