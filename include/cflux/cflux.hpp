@@ -1186,6 +1186,8 @@ inline fx_loader *fx_dataloader(void *data, int64_t batchsize,
 #undef FX_FRACTIONS
 #undef fx_joinobs
 #undef fx_splitobs
+#undef fx_kfolds
+#undef fx_timeseries_kfolds
 
 /* A list of fractions or counts: FX_FRACTIONS(0.7, 0.15). */
 template <class... D> inline fx_fractions fx_make_fractions(D... d)
@@ -1207,6 +1209,24 @@ inline void *fx_splitobs(const fx_splitobs_args &a)
 inline void *fx_splitobs(void *data, fx_fractions at, bool shuffle = fx_splitobs_args().shuffle)
 {
     return fx_splitobs(fx_splitobs_args().with_data(data).with_at(at).with_shuffle(shuffle));
+}
+inline void *fx_kfolds(const fx_kfolds_args &a)
+{
+    return fxi_kfolds(fxi_sized<fx_kfolds_args>(a));
+}
+inline void *fx_kfolds(void *data, int64_t k = fx_kfolds_args().k)
+{
+    return fx_kfolds(fx_kfolds_args().with_data(data).with_k(k));
+}
+inline void *fx_timeseries_kfolds(const fx_timeseries_kfolds_args &a)
+{
+    return fxi_timeseries_kfolds(fxi_sized<fx_timeseries_kfolds_args>(a));
+}
+inline void *fx_timeseries_kfolds(void *data, int64_t k = fx_timeseries_kfolds_args().k,
+                                  int64_t gap = fx_timeseries_kfolds_args().gap)
+{
+    return fx_timeseries_kfolds(
+        fx_timeseries_kfolds_args().with_data(data).with_k(k).with_gap(gap));
 }
 
 /* ---- augment.h ------------------------------------------------------------------------------- */

@@ -87,18 +87,43 @@ FXI_OPTION_STRUCT(fx_splitobs_args, FXI_SPLITOBS_ARGS);
  * observations. FX_STATUS_ARGUMENT if a number is negative or not finite, if a count is not whole,
  * or if the parts need more observations than the data has. MLUtils.splitobs. */
 FX_API void *fxi_splitobs(const fx_splitobs_args *a);
-/* A tuple of k pairs (training, validation) of views: fold i validates on the i-th of k consecutive
- * parts and trains on the rest; the first n mod k parts have one observation more.
- * FX_STATUS_ARGUMENT unless 2 ≤ k ≤ n. Apply it to fx_shuffleobs(data, seed) for random folds.
- * MLUtils.kfolds. */
-FX_API void *fx_kfolds(void *data, int64_t k);
+/* Options of fx_kfolds. */
+/* clang-format off */
+#define FXI_KFOLDS_ARGS(F)                                                                         \
+    F(void *, data, FXI_NULL)           /* a data set */                                           \
+    F(int64_t, k, 5)                    /* number of folds */                                      \
+    F(bool, shuffle, false)             /* true: random folds */                                   \
+    F(fx_array *, stratified, FXI_NULL) /* labels (integers), one per observation: every fold      \
+                                           validates on each label in the same proportion */       \
+    F(uint64_t, seed, FX_DRAWN)         /* seed of .shuffle */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_kfolds_args, FXI_KFOLDS_ARGS);
+/* fx_kfolds(data, 5): a tuple of k pairs (training, validation) of views. Fold i validates on the
+ * i-th of k consecutive parts and trains on the rest; the first n mod k parts have one observation
+ * more. With .stratified the observations of each label are divided in this way. With .shuffle the
+ * data and the labels are shuffled before. The folds together need memory for about n + k indices.
+ * FX_STATUS_ARGUMENT unless 2 ≤ k ≤ n, and k ≤ the number of observations of each label;
+ * FX_STATUS_SHAPE if there is not one label for each observation. MLUtils.kfolds. */
+FX_API void *fxi_kfolds(const fx_kfolds_args *a);
 /* fx_kfolds with ⌊n/p⌋ folds: validates on about p observations. FX_STATUS_ARGUMENT unless
  * 1 ≤ p ≤ n/2. MLUtils.leavepout. */
 FX_API void *fx_leavepout(void *data, int64_t p);
-/* A tuple of k pairs (training, validation) for data in order of time: fold i trains on everything
- * before its validation part. Each of the k validation parts has s = ⌊n/(k+1)⌋ observations; the
- * last one ends with the data. FX_STATUS_ARGUMENT unless 1 ≤ k < n. MLUtils.timeseries_kfolds. */
-FX_API void *fx_timeseries_kfolds(void *data, int64_t k);
+/* Options of fx_timeseries_kfolds. */
+/* clang-format off */
+#define FXI_TIMESERIES_KFOLDS_ARGS(F)                                                              \
+    F(void *, data, FXI_NULL)      /* a data set in order of time */                               \
+    F(int64_t, k, 5)               /* number of folds */                                           \
+    F(int64_t, gap, 0)             /* observations to leave out before each validation part */     \
+    F(int64_t, max_train_size, 0)  /* trains on the latest observations only, at most this number; \
+                                      0: on all before the gap */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_timeseries_kfolds_args, FXI_TIMESERIES_KFOLDS_ARGS);
+/* fx_timeseries_kfolds(data, 5, .gap = 2): a tuple of k pairs (training, validation) of views for
+ * data in order of time: fold i trains on everything before its validation part and the gap. Each
+ * of the k validation parts has s = ⌊n/(k+1)⌋ observations; the last one ends with the data.
+ * FX_STATUS_ARGUMENT unless 1 ≤ k < n, if the gap leaves fold 0 no observation, or for a negative
+ * number. MLUtils.timeseries_kfolds. */
+FX_API void *fxi_timeseries_kfolds(const fx_timeseries_kfolds_args *a);
 /* A tuple of two views, of the data and of the labels (integers, one per observation), in which
  * every label occurs at least round(fraction·m) times, m the count of the most frequent label:
  * observations of rarer labels are repeated, each observation of a label equally often or once
@@ -171,10 +196,16 @@ FX_API void *fx_topk(fx_array *x, int64_t k, int axis);
 FX_API fx_array *fx_batched_searchsortedfirst(fx_array *a, fx_array *v);
 FX_API fx_array *fx_batched_searchsortedlast(fx_array *a, fx_array *v);
 
-/* fx_splitobs(data, FX_FRACTIONS(0.8), .shuffle = true): the macro with options. */
+/* fx_splitobs(data, FX_FRACTIONS(0.8), .shuffle = true): the macros with options. */
 #define fx_splitobs(...)                                                                           \
     FXI_CALL(fxi_splitobs(                                                                         \
         FXI_OPTIONS(fx_splitobs_args, FXI_SPLITOBS_ARGS(FXI_DEFAULT).data = __VA_ARGS__)))
+#define fx_kfolds(...)                                                                             \
+    FXI_CALL(                                                                                      \
+        fxi_kfolds(FXI_OPTIONS(fx_kfolds_args, FXI_KFOLDS_ARGS(FXI_DEFAULT).data = __VA_ARGS__)))
+#define fx_timeseries_kfolds(...)                                                                  \
+    FXI_CALL(fxi_timeseries_kfolds(FXI_OPTIONS(                                                    \
+        fx_timeseries_kfolds_args, FXI_TIMESERIES_KFOLDS_ARGS(FXI_DEFAULT).data = __VA_ARGS__)))
 
 FXI_END_C
 #endif

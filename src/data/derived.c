@@ -156,11 +156,15 @@ void *fxi_obs_shard(void *data, int64_t first, int64_t end)
     return fxi_new(&shard_type, &init);
 }
 
+void *fxi_obs_view_of(void *data, fx_array *indices)
+{
+    const view init = {.of = {.kind = &view_kind, .data = data}, .indices = indices};
+    return fx_is_error(indices) ? (void *)indices : fxi_new(&view_type, &init);
+}
+
 void *fxi_obs_view(void *data, int64_t n, const int64_t *indices)
 {
-    const view init = {.of = {.kind = &view_kind, .data = data},
-                       .indices = fxi_from(FX_DTYPE_I64, indices, 1, &n)};
-    return fx_is_error(init.indices) ? (void *)init.indices : fxi_new(&view_type, &init);
+    return fxi_obs_view_of(data, fxi_from(FX_DTYPE_I64, indices, 1, &n));
 }
 
 static fx_status check_indices(fx_array *idx, int64_t n, int64_t count, const int64_t *indices)
@@ -199,6 +203,92 @@ void *fx_obsview(void *data, fx_array *idx)
     void *y = status == FX_OK ? fxi_obs_view(data, count, indices) : fx_error_array(status);
     fxi_free(indices);
     return y;
+}
+
+/* ---- views without a list -------------------------------------------------------------------- */
+/* The training parts of k folds of n observations have k·n indices together. */
+
+typedef struct rest {
+    fxi_derived of;
+    fx_array *held; /* Int64, ascending, evaluated; NULL: none */
+    int64_t first, end;
+} rest;
+
+static int64_t count_held(const rest *r)
+{
+    return r->held ? fx_length(r->held) : 0;
+}
+
+static int64_t count_rest(const fxi_derived *self, int64_t n)
+{
+    (void)n;
+    const rest *r = (const rest *)self;
+    return r->end - r->first - count_held(r);
+}
+
+/* Replaces n positions by the indices of the data. Position t is first + t, and one more for each
+ * held index before it. */
+static fx_status find_rest(const rest *r, int64_t n, int64_t *io_at)
+{
+    FXI_SCOPE;
+    const int64_t m = count_held(r), count = count_rest(&r->of, 0);
+    const int64_t *held = m > 0 ? fx_data(fx_cpu(r->held)) : NULL;
+    if (m > 0 && !held)
+        return fx_error_status();
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t t = io_at[i];
+        int64_t from = 0, to = m;
+        if (t < 0 || t >= count)
+            return fx_fail(FX_STATUS_ARGUMENT, "getobs",
+                           "index %lld is out of range: the data has %lld observations",
+                           (long long)t, (long long)count);
+        while (from < to) {
+            const int64_t middle = from + (to - from) / 2;
+            if (held[middle] - r->first - middle <= t)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+        io_at[i] = r->first + t + from;
+    }
+    return FX_OK;
+}
+
+static void *get_rest(fxi_derived *self, fx_array *idx)
+{
+    const int64_t n = fx_length(idx), sizes[] = {n};
+    int64_t *at = fxi_calloc((size_t)n + 1, sizeof *at);
+    if (!at)
+        return fxi_obs_memory("getobs");
+    fx_status status = fx_read_as(idx, FX_DTYPE_I64, at, n);
+    if (status == FX_OK)
+        status = find_rest((const rest *)self, n, at);
+    fx_array *indices = status == FX_OK ? fxi_from(FX_DTYPE_I64, at, fx_ndims(idx) > 0, sizes)
+                                        : fx_error_array(status);
+    fxi_free(at);
+    return fx_is_error(indices) ? (void *)indices : fxi_obs_get(self->data, indices);
+}
+
+static const fxi_derived_kind rest_kind = {.count = count_rest, .get = get_rest};
+
+static void describe_rest(const void *self, fx_text *text)
+{
+    char after[60];
+    snprintf(after, sizeof after, ", %lld indices)", (long long)count_rest(self, 0));
+    describe_inner(self, text, "obsview(", after);
+}
+
+DERIVED(rest, "ObsView", describe_rest, DATA,
+        {"held", offsetof(rest, held), FX_FIELD_CHILD, false});
+
+void *fxi_obs_rest(void *data, int64_t first, int64_t end, fx_array *held)
+{
+    if (held && fx_is_error(held))
+        return held;
+    return fxi_new(&rest_type, &(const rest){.of = {.kind = &rest_kind, .data = data},
+                                             .held = held,
+                                             .first = first,
+                                             .end = end});
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -399,8 +489,8 @@ void *fxi_joinobs(int n, void *const *data)
 
 fxi_derived *fxi_derived_of(void *data)
 {
-    static const fx_type *const types[] = {&mapped_type, &view_type, &shard_type, &windows_type,
-                                           &joined_type};
+    static const fx_type *const types[] = {&mapped_type, &view_type,    &rest_type,
+                                           &shard_type,  &windows_type, &joined_type};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (data && fx_is(data, types[i]) && data != types[i]->error)
             return data;
@@ -410,7 +500,8 @@ fxi_derived *fxi_derived_of(void *data)
 /* Functions and views do not change which arrays hold the observations. */
 static fxi_derived *around(void *data)
 {
-    return fx_is(data, &mapped_type) || fx_is(data, &view_type) || fx_is(data, &shard_type)
+    return fx_is(data, &mapped_type) || fx_is(data, &view_type) || fx_is(data, &rest_type) ||
+                   fx_is(data, &shard_type)
                ? fxi_derived_of(data)
                : NULL;
 }
@@ -434,6 +525,11 @@ void *fxi_obs_apply(void *data, void *observations)
 fx_status fxi_obs_order(void *data, int64_t n, int64_t *io_order)
 {
     for (fxi_derived *d; (d = around(data)); data = d->data) {
+        if (d->kind == &rest_kind) {
+            const fx_status status = find_rest((const rest *)d, n, io_order);
+            if (status != FX_OK)
+                return status;
+        }
         if (d->kind != &view_kind)
             continue;
         const int64_t *indices = fx_data(((view *)d)->indices);

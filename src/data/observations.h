@@ -73,6 +73,11 @@ void *fxi_obs_joined(int n, void *const *data, bool along_final);
 int64_t fxi_batchview_size(const void *x);
 /* A view of n indices, which are in range. */
 void *fxi_obs_view(void *data, int64_t n, const int64_t *indices);
+/* The same for an evaluated Int64 vector on the CPU, which the view shares. */
+void *fxi_obs_view_of(void *data, fx_array *indices);
+/* A view of observations first ≤ i < end without those of `held`, an ascending Int64 vector that is
+ * evaluated and on the CPU, or NULL. It keeps no list of its indices. */
+void *fxi_obs_rest(void *data, int64_t first, int64_t end, fx_array *held);
 /* A view of observations first ≤ i < end, which prints as Flux's DistributedDataContainer. */
 void *fxi_obs_shard(void *data, int64_t first, int64_t end);
 /* An error array with a recorded error. */

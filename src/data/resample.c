@@ -499,43 +499,121 @@ void *fxi_splitobs(const fx_splitobs_args *given)
 
 /* ---- folds ----------------------------------------------------------------------------------- */
 
-/* The pair (training, validation). Validation: observations start … stop − 1; training: all others
- * before `end`. */
-static void *fold(void *data, int64_t start, int64_t stop, int64_t end)
+/* Where fold i of k begins, if n observations are divided in order: the first n mod k folds have
+ * one observation more. */
+static int64_t fold_start(int64_t n, int64_t k, int64_t i)
 {
-    indices train = {0}, held = {0};
-    append_range(&train, 0, start);
-    append_range(&train, stop, end);
-    append_range(&held, start, stop);
-    void *first = take_view(data, &train), *second = take_view(data, &held);
-    return fx_tuple(first, second);
+    return i * (n / k) + (i < n % k ? i : n % k);
 }
 
-static void *make_folds(const char *op, void *data, int64_t k, int64_t n, bool in_time)
+/* The k pairs (training, validation). Fold i validates on the observations start[i] ≤ j < start[i +
+ * 1] of `members`, which are ascending within a fold. Both views of a pair share their list, so the
+ * memory of all folds is proportional to n + k. */
+static void *pair_folds(const char *op, void *data, int64_t n, int64_t k, const int64_t *members,
+                        const int64_t *start)
 {
     void **folds = fxi_calloc((size_t)k, sizeof *folds);
     if (!folds)
         return fxi_obs_memory(op);
-    const int64_t size = in_time ? n / (k + 1) : n / k, more = in_time ? 0 : n % k;
-    int64_t start = in_time ? n - k * size : 0;
     for (int64_t i = 0; i < k; i++) {
-        const int64_t stop = start + size + (i < more);
-        folds[i] = fold(data, start, stop, in_time ? stop : n);
-        start = stop;
+        const int64_t size = start[i + 1] - start[i];
+        fx_array *held = fxi_from(FX_DTYPE_I64, members + start[i], 1, &size);
+        void *train = fxi_obs_rest(data, 0, n, held), *test = fxi_obs_view_of(data, held);
+        folds[i] = fx_tuple(train, test);
     }
     void *y = fxi_tuple((int)k, folds);
     fxi_free(folds);
     return y;
 }
 
-void *fx_kfolds(void *data, int64_t k)
+/* Sorts the observations by fold: fold_of[j] is that of observation j; NULL: in order. */
+static void *make_folds(const char *op, void *data, int64_t n, int64_t k, const int64_t *fold_of)
 {
+    int64_t *start = fxi_calloc((size_t)k + 2, sizeof *start);
+    int64_t *members = fxi_calloc((size_t)n + 1, sizeof *members);
+    void *y = NULL;
+    if (start && members) {
+        for (int64_t j = 0; fold_of && j < n; j++)
+            start[fold_of[j] + 2]++;
+        for (int64_t i = 0; i <= k; i++)
+            start[i + 1] = fold_of ? start[i + 1] + start[i] : fold_start(n, k, i);
+        /* start[i + 1]: where the next member of fold i goes, at last the start of fold i + 1 */
+        for (int64_t j = 0; j < n; j++)
+            members[fold_of ? start[fold_of[j] + 1]++ : j] = j;
+        y = pair_folds(op, data, n, k, members, fold_of ? start : start + 1);
+    }
+    fxi_free(start);
+    fxi_free(members);
+    return y ? y : fxi_obs_memory(op);
+}
+
+/* Divides the observations of each label among the folds, in their order. */
+static fx_status stratify(const groups *g, int64_t k, int64_t *fold_of)
+{
+    for (int64_t l = 0; l < g->count; l++) {
+        const int64_t size = group_size(g, l), *own = g->order + g->start[l];
+        if (k > size)
+            return fx_fail(FX_STATUS_ARGUMENT, "kfolds",
+                           "k is %lld, but label %lld has only %lld observations", (long long)k,
+                           (long long)g->keys[l], (long long)size);
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t j = fold_start(size, k, i); j < fold_start(size, k, i + 1); j++)
+                fold_of[own[j]] = i;
+    }
+    return FX_OK;
+}
+
+static void *stratified_folds(void *data, int64_t n, int64_t k, fx_array *labels)
+{
+    groups g;
+    fx_status status = group_labels("kfolds", labels, &g);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    int64_t *fold_of = fxi_calloc((size_t)n + 1, sizeof *fold_of);
+    status =
+        fold_of ? stratify(&g, k, fold_of) : fx_fail(FX_STATUS_MEMORY, "kfolds", "out of memory");
+    void *y = status == FX_OK ? make_folds("kfolds", data, n, k, fold_of) : fx_error_array(status);
+    fxi_free(fold_of);
+    free_groups(&g);
+    return y;
+}
+
+/* The data, and the labels if there are any, in a random order. */
+static fx_status shuffle_both(int64_t n, uint64_t seed, void **io_data, fx_array **io_labels)
+{
+    int64_t *order = fxi_shuffled(n, seed_of(seed), 0);
+    if (!order)
+        return fx_fail(FX_STATUS_MEMORY, "kfolds", "out of memory");
+    fx_array *idx = fxi_from(FX_DTYPE_I64, order, 1, &n);
+    fxi_free(order);
+    *io_data = fxi_obs_view_of(*io_data, idx);
+    if (*io_labels)
+        *io_labels = fx_gather(fx_vec(*io_labels), idx, 0);
+    return fx_array_status(idx);
+}
+
+void *fxi_kfolds(const fx_kfolds_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_kfolds_args, FXI_KFOLDS_ARGS, a, "kfolds", given);
     int64_t n;
-    fx_status failed = fxi_obs_check("kfolds", data, &n);
-    if (failed == FX_OK && (k < 2 || k > n))
+    if (!a_ok)
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    fx_status failed = fxi_obs_check("kfolds", a.data, &n);
+    if (failed == FX_OK && (a.k < 2 || a.k > n))
         failed = fx_fail(FX_STATUS_ARGUMENT, "kfolds", "k is %lld, expected 2 to %lld",
-                         (long long)k, (long long)(n > 2 ? n : 2));
-    return failed == FX_OK ? make_folds("kfolds", data, k, n, false) : fx_error_array(failed);
+                         (long long)a.k, (long long)(n > 2 ? n : 2));
+    if (failed == FX_OK && a.stratified && fx_is_error(a.stratified))
+        failed = fx_array_status(a.stratified);
+    if (failed == FX_OK && a.stratified && fx_length(a.stratified) != n)
+        failed = fx_fail(FX_STATUS_SHAPE, "kfolds", "%lld labels for %lld observations",
+                         (long long)fx_length(a.stratified), (long long)n);
+    FXI_SCOPE;
+    if (failed == FX_OK && a.shuffle)
+        failed = shuffle_both(n, a.seed, &a.data, &a.stratified);
+    if (failed != FX_OK)
+        return fx_error_array(failed);
+    return fx_keep(a.stratified ? stratified_folds(a.data, n, a.k, a.stratified)
+                                : make_folds("kfolds", a.data, n, a.k, NULL));
 }
 
 void *fx_leavepout(void *data, int64_t p)
@@ -545,19 +623,49 @@ void *fx_leavepout(void *data, int64_t p)
     if (failed == FX_OK && (p < 1 || p > n / 2))
         failed = fx_fail(FX_STATUS_ARGUMENT, "leavepout", "p is %lld, expected 1 to %lld",
                          (long long)p, (long long)(n / 2));
-    return failed == FX_OK ? make_folds("leavepout", data, n / p, n, false)
-                           : fx_error_array(failed);
+    return failed == FX_OK ? make_folds("leavepout", data, n, n / p, NULL) : fx_error_array(failed);
 }
 
-void *fx_timeseries_kfolds(void *data, int64_t k)
+static fx_status check_series(const fx_timeseries_kfolds_args *a, int64_t n)
 {
+    static const char op[] = "timeseries_kfolds";
+    if (a->k < 1 || a->k >= n)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "k is %lld, expected 1 to %lld", (long long)a->k,
+                       (long long)(n - 1));
+    const int64_t before = n - a->k * (n / (a->k + 1)); /* the first validation part */
+    if (a->gap < 0 || a->gap >= before)
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "gap is %lld, expected 0 to %lld: fold 0 validates from observation %lld on",
+                       (long long)a->gap, (long long)(before - 1), (long long)before);
+    if (a->max_train_size < 0)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "max_train_size is %lld, expected at least 0",
+                       (long long)a->max_train_size);
+    return FX_OK;
+}
+
+void *fxi_timeseries_kfolds(const fx_timeseries_kfolds_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_timeseries_kfolds_args, FXI_TIMESERIES_KFOLDS_ARGS, a, "timeseries_kfolds",
+                     given);
     int64_t n;
-    fx_status failed = fxi_obs_check("timeseries_kfolds", data, &n);
-    if (failed == FX_OK && (k < 1 || k >= n))
-        failed = fx_fail(FX_STATUS_ARGUMENT, "timeseries_kfolds", "k is %lld, expected 1 to %lld",
-                         (long long)k, (long long)(n - 1));
-    return failed == FX_OK ? make_folds("timeseries_kfolds", data, k, n, true)
-                           : fx_error_array(failed);
+    if (!a_ok)
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    fx_status failed = fxi_obs_check("timeseries_kfolds", a.data, &n);
+    if (failed == FX_OK)
+        failed = check_series(&a, n);
+    void **folds = failed == FX_OK ? fxi_calloc((size_t)a.k, sizeof *folds) : NULL;
+    if (!folds)
+        return failed == FX_OK ? fxi_obs_memory("timeseries_kfolds") : fx_error_array(failed);
+    const int64_t size = n / (a.k + 1), most = a.max_train_size;
+    for (int64_t i = 0; i < a.k; i++) {
+        const int64_t start = n - (a.k - i) * size, end = start - a.gap;
+        void *train = fxi_obs_rest(a.data, most > 0 && end > most ? end - most : 0, end, NULL);
+        void *test = fxi_obs_rest(a.data, start, start + size, NULL);
+        folds[i] = fx_tuple(train, test);
+    }
+    void *y = fxi_tuple((int)a.k, folds);
+    fxi_free(folds);
+    return y;
 }
 
 /* ---- equal counts of labels ------------------------------------------------------------------ */

@@ -306,6 +306,125 @@ static void folds(void **state)
     refused(fx_timeseries_kfolds(numbers(3), 3), FX_STATUS_ARGUMENT, "expected 1 to 2");
 }
 
+/* Every label is divided on its own, as in MLUtils 0.4.10: labels 0 at 1, 4, 6 and labels 1 at 0,
+ * 2, 3, 5. */
+static void folds_by_label(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *y = LABELS(1, 0, 1, 1, 0, 1, 0);
+    void *k = fx_kfolds(numbers(7), 2, .stratified = y);
+    check_fold(k, 0, LABELS(3, 5, 6), LABELS(0, 1, 2, 4));
+    check_fold(k, 1, LABELS(0, 1, 2, 4), LABELS(3, 5, 6));
+    k = fx_kfolds(numbers(7), 3, .stratified = y);
+    assert_int_equal(fx_count(k), 3);
+    check_fold(k, 0, LABELS(3, 4, 5, 6), LABELS(0, 1, 2));
+    check_fold(k, 1, LABELS(0, 1, 2, 5, 6), LABELS(3, 4));
+    check_fold(k, 2, LABELS(0, 1, 2, 3, 4), LABELS(5, 6));
+    refused(fx_kfolds(numbers(7), 4, .stratified = y), FX_STATUS_ARGUMENT,
+            "k is 4, but label 0 has only 3 observations");
+    refused(fx_kfolds(numbers(6), 2, .stratified = y), FX_STATUS_SHAPE, "7 labels for 6");
+    refused(fx_kfolds(numbers(2), 2, .stratified = fx_ones(2)), FX_STATUS_DTYPE, "Float32");
+}
+
+/* Shuffled folds: every observation is held out once, and the labels move with the data. */
+static void shuffled_folds(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { N = 60, K = 6 };
+    fx_array *y = fx_floor(fx_div(fx_range_dtype(FX_DTYPE_F32, 0, 1, N), N / 2));
+    y = fx_cast(y, FX_DTYPE_I64); /* 30 times 0, 30 times 1 */
+    for (int stratified = 0; stratified < 2; stratified++) {
+        void *k = fx_kfolds(fx_tuple(numbers(N), y), K, .shuffle = true, .seed = 7,
+                            .stratified = stratified ? y : NULL);
+        double held[N] = {0};
+        bool ascending = true;
+        for (int i = 0; i < K; i++) {
+            void *train = fx_getobs(fx_child(fx_child(k, i), 0)),
+                 *test = fx_getobs(fx_child(fx_child(k, i), 1));
+            assert_int_equal(fx_length(fx_child(train, 0)), N - N / K);
+            assert_int_equal(fx_length(fx_child(test, 0)), N / K);
+            if (stratified)
+                assert_true(fx_item(fx_sum(fx_child(test, 1))) == N / K / 2);
+            for (int j = 0; j < N / K; j++) {
+                const int at = (int)fx_at(fx_child(test, 0), j);
+                held[at]++;
+                assert_true(fx_at(fx_child(test, 1), j) == at / (N / 2));
+                ascending &= j == 0 || at > (int)fx_at(fx_child(test, 0), j - 1);
+            }
+            for (int j = 0; j < N - N / K; j++) /* never in both parts */
+                for (int m = 0; m < N / K; m++)
+                    assert_true(fx_at(fx_child(train, 0), j) != fx_at(fx_child(test, 0), m));
+        }
+        assert_false(ascending);
+        for (int j = 0; j < N; j++)
+            assert_true(held[j] == 1);
+    }
+}
+
+static void folds_in_time(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    /* MLUtils: timeseries_kfolds(10; k = 3, gap = 1, max_train_size = 4) */
+    void *t = fx_timeseries_kfolds(numbers(10), 3, .gap = 1, .max_train_size = 4);
+    assert_int_equal(fx_count(t), 3);
+    check_fold(t, 0, LABELS(0, 1, 2), LABELS(4, 5));
+    check_fold(t, 1, LABELS(1, 2, 3, 4), LABELS(6, 7));
+    check_fold(t, 2, LABELS(3, 4, 5, 6), LABELS(8, 9));
+    t = fx_timeseries_kfolds(numbers(10), 3, .gap = 3);
+    check_fold(t, 0, LABELS(0), LABELS(4, 5));
+    check_fold(t, 2, LABELS(0, 1, 2, 3, 4), LABELS(8, 9));
+    refused(fx_timeseries_kfolds(numbers(10), 3, .gap = 4), FX_STATUS_ARGUMENT,
+            "gap is 4, expected 0 to 3");
+    refused(fx_timeseries_kfolds(numbers(10), 3, .gap = -1), FX_STATUS_ARGUMENT, "gap is -1");
+    refused(fx_timeseries_kfolds(numbers(10), 3, .max_train_size = -1), FX_STATUS_ARGUMENT,
+            "max_train_size is -1");
+}
+
+/* The parts behave as other views: in loaders, in views of views, for single observations, and for
+ * indices that they do not have. */
+static void folds_are_views(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *fold = fx_child(fx_kfolds(numbers(9), 3), 1), *train = fx_child(fold, 0);
+    fx_batch b = {0};
+    fx_loader *l = fx_dataloader(train, .batchsize = 4);
+    assert_true(fx_next(l, &b));
+    assert_true(equal(b.x, LABELS(0, 1, 2, 6)));
+    assert_true(fx_next(l, &b));
+    assert_true(equal(b.x, LABELS(7, 8)));
+    assert_false(fx_next(l, &b));
+    assert_true(equal(fx_obsview(train, LABELS(5, 0, 3)), LABELS(8, 0, 6)));
+    assert_true(fx_item(fx_getobs(fx_child(fx_unbatch(train), 4))) == 7);
+    void *inner = fx_child(fx_child(fx_kfolds(train, 2), 0), 0);
+    assert_true(equal(inner, LABELS(6, 7, 8)));
+    refused(fx_get_obs(train, LABELS(6)), FX_STATUS_ARGUMENT, "index 6 is out of range");
+    refused(fx_get_obs(train, LABELS(-1)), FX_STATUS_ARGUMENT, "index -1 is out of range");
+    char text[200];
+    fx_summary(train, text, sizeof text);
+    assert_non_null(strstr(text, "6 indices"));
+}
+
+/* n·k indices would be 128 MB. */
+static void folds_need_little_memory(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { N = 8000, K = 2000 };
+    fx_array *x = numbers(N), *y = fx_mod(fx_range_dtype(FX_DTYPE_I64, 0, 1, N), 2);
+    fx_eval(x);
+    const int64_t before = fx_stats().live_bytes;
+    void *out = fx_leavepout(x, N / K), *folds = fx_kfolds(x, K, .stratified = y),
+         *time = fx_timeseries_kfolds(x, K);
+    assert_int_equal(fx_count(out), K);
+    assert_int_equal(fx_count(folds), K);
+    assert_int_equal(fx_count(time), K);
+    assert_true(fx_stats().live_bytes - before < 1 << 20);
+}
+
 static void labels(void **state)
 {
     (void)state;
@@ -703,6 +822,11 @@ int main(void)
         cmocka_unit_test(splits),
         cmocka_unit_test(stratified_splits),
         cmocka_unit_test(folds),
+        cmocka_unit_test(folds_by_label),
+        cmocka_unit_test(shuffled_folds),
+        cmocka_unit_test(folds_in_time),
+        cmocka_unit_test(folds_are_views),
+        cmocka_unit_test(folds_need_little_memory),
         cmocka_unit_test(labels),
         cmocka_unit_test(batches),
         cmocka_unit_test(parts_of_arrays),

@@ -814,6 +814,32 @@ static void observe_split(const void *args, char *text)
         add_object(text, fx_getobs(fx_child(parts, i)));
 }
 
+static void prepare_kfolds(void *args)
+{
+    fx_kfolds_args *a = args;
+    a->data = fx_range(0, 1, 12);
+}
+static void observe_kfolds(const void *args, char *text)
+{
+    void *folds = fxi_kfolds(args);
+    add(text, "%s\n", fx_error_take().message);
+    for (int64_t i = 0; i < fx_count(folds); i++)
+        add_object(text, fx_getobs(fx_child(fx_child(folds, i), 1)));
+}
+
+static void prepare_series(void *args)
+{
+    fx_timeseries_kfolds_args *a = args;
+    a->data = fx_range(0, 1, 40);
+}
+static void observe_series(const void *args, char *text)
+{
+    void *folds = fxi_timeseries_kfolds(args);
+    add(text, "%s\n", fx_error_take().message);
+    for (int64_t i = 0; i < fx_count(folds); i++)
+        add_object(text, fx_getobs(fx_child(fx_child(folds, i), 0)));
+}
+
 static fx_array *loss(void *model, const fx_batch *b, void *user)
 {
     (void)user;
@@ -1040,6 +1066,8 @@ static void observe_device(const void *args, char *text)
     F(stft, fx_stft_args, FXI_STFT_ARGS, 2, prepare_stft, NULL)                                    \
     F(istft, fx_istft_args, FXI_ISTFT_ARGS, 3, prepare_istft, NULL)                                \
     F(split, fx_splitobs_args, FXI_SPLITOBS_ARGS, 2, prepare_split, "seed")                        \
+    F(kfolds, fx_kfolds_args, FXI_KFOLDS_ARGS, 1, prepare_kfolds, "seed")                          \
+    F(series, fx_timeseries_kfolds_args, FXI_TIMESERIES_KFOLDS_ARGS, 1, prepare_series, NULL)      \
     F(train, fx_train_args, FXI_TRAIN_ARGS, 4, prepare_train, "patience checkpoint_keep")          \
     F(generate, fx_generate_args, FXI_GENERATE_ARGS, 1, prepare_generate, NULL)                    \
     F(checkpoint, fx_checkpoint_args, FXI_CHECKPOINT_ARGS, 1, prepare_checkpoint, NULL)            \

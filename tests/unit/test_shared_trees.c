@@ -877,7 +877,8 @@ static const struct {
      row_observations},
     {"fx_getobs fx_obsview fx_shuffleobs fx_randobs fx_filterobs fx_groupobs fxi_joinobs "
      "fx_slidingwindow fx_batchview fx_eachobs fx_batchsize fxi_splitobs fx_splitobs_args "
-     "fx_kfolds fx_leavepout fx_timeseries_kfolds fx_oversample fx_undersample fx_batchobs "
+     "fxi_kfolds fx_kfolds_args fx_leavepout fxi_timeseries_kfolds fx_timeseries_kfolds_args "
+     "fx_oversample fx_undersample fx_batchobs "
      "fx_unbatch fx_batch_sequence fx_batchseq",
      row_mlutils},
     {"fxi_train fx_train_args", row_train},
