@@ -7,8 +7,15 @@
  * Only a step on host memory is begun: if the device has its own memory, the operand must first be
  * copied to the host. The operand of the step must be a value of the arena: an update might
  * overwrite a leaf before the exchange has read it.
+ *
+ * A step is not begun for the sake of a few small steps, such as the sum of a loss. Another thread
+ * would take over the exchange, and give the result back: two processes that train 784-256-10 lost
+ * 16 µs of a training step of 430 µs in this way, to run a step of 0.5 µs beside the exchange.
  */
 #include "build.h"
+
+/* The least bytes that the steps beside an exchange read and write: about 10 µs of work. */
+enum { LEAST_BESIDE = 64 << 10 };
 
 /* May the run begin step s? */
 static bool may_begin(const fxi_builder *b, const fx_step *s)
@@ -17,6 +24,20 @@ static bool may_begin(const fxi_builder *b, const fx_step *s)
            s->as.collective.what.communicator->begin &&
            b->p->values[s->in_value[0]].kind == FXI_VALUE_ARENA &&
            b->p->values[s->out_value].kind != FXI_VALUE_DONATED;
+}
+
+/* Is the work of steps first … end − 1 worth a thread for the exchange? The time of a custom
+ * operation is unknown, so it always is. Another exchange waits for this one, so it is no work. */
+static bool worth_beginning(const fxi_plan *p, int32_t first, int32_t end)
+{
+    int64_t bytes = 0;
+    for (int32_t i = first; i < end && bytes < LEAST_BESIDE; i++) {
+        const fx_step *s = &p->steps[i];
+        if (s->cls == FX_CLASS_CUSTOM)
+            return true;
+        bytes += s->cls == FX_CLASS_COLLECTIVE ? 0 : fxi_step_bytes(p, s);
+    }
+    return bytes >= LEAST_BESIDE;
 }
 
 static void keep_until(fxi_value *v, int32_t step)
@@ -45,8 +66,7 @@ bool fxi_overlap(fxi_builder *b)
         const int32_t until = reader[s->out_value];
         for (int k = 0; k < n; k++)
             reader[s->in_value[k]] = i;
-        /* If the next step needs the result, another thread would gain nothing. */
-        if (until <= i + 1 || !may_begin(b, s))
+        if (!worth_beginning(p, i + 1, until) || !may_begin(b, s))
             continue;
         s->as.collective.until = until;
         const int32_t end = until < p->nsteps ? until : p->nsteps - 1;
