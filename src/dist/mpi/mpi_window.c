@@ -74,13 +74,28 @@ static combine *const folds[FX_REDUCE_COUNT][FX_DTYPE_COUNT] = {
     [FX_REDUCE_MIN] = ALL_TYPES(min),
     [FX_REDUCE_MEAN] = {[FX_DTYPE_F32] = sum_f32, [FX_DTYPE_F64] = sum_f64}};
 
+/* Divides the elements by `size`. A product with the reciprocal has the same bits if `size` is a
+ * power of 2, and takes a quarter of the time. */
+#define DIVIDE(name, T)                                                                            \
+    static void name(T *x, int64_t n, int size)                                                    \
+    {                                                                                              \
+        const T by = (T)size, reciprocal = 1 / by;                                                 \
+        if ((size & (size - 1)) == 0)                                                              \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                x[i] *= reciprocal;                                                                \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                x[i] /= by;                                                                        \
+    }
+DIVIDE(divide_f32, float)
+DIVIDE(divide_f64, double)
+
 static void divide(int64_t dtype, void *x, int64_t n, int size)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (dtype == FX_DTYPE_F64)
-            ((double *)x)[i] /= size;
-        else
-            ((float *)x)[i] /= (float)size;
+    if (dtype == FX_DTYPE_F64)
+        divide_f64(x, n, size);
+    else
+        divide_f32(x, n, size);
 }
 
 /* ---- meetings -------------------------------------------------------------------------------- */
@@ -130,10 +145,11 @@ static int64_t slice(const fxi_window *w, const piece *p, int rank)
     return at < p->bytes ? at : p->bytes;
 }
 
-/* Folds bytes from … until−1 of all ranks to `to`; those of this rank are read from `in`. The
- * sources and the result of a step of the fold never overlap: they alternate between `to` and a
- * block. */
-static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t until, char *to)
+/* Folds bytes from … until−1 of all ranks to `to`, and copies the result to `copy`, unless that is
+ * NULL; those of this rank are read from `in`. The sources and the result of a step of the fold
+ * never overlap: they alternate between `to` and a block. */
+static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t until, char *to,
+                 char *copy)
 {
     _Alignas(LINE) char block[BLOCK];
     combine *const step = folds[p->call->fold][p->call->dtype];
@@ -148,6 +164,8 @@ static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t unti
         }
         if (p->call->fold == FX_REDUCE_MEAN)
             divide(p->call->dtype, to + (at - from), n, w->size);
+        if (copy)
+            memcpy(copy + (at - from), to + (at - from), (size_t)bytes);
     }
 }
 
@@ -162,9 +180,7 @@ static void offer_slices(const fxi_window *w, const piece *p)
 static void fold_slice(const fxi_window *w, const piece *p)
 {
     const int64_t from = slice(w, p, w->rank), until = slice(w, p, w->rank + 1);
-    char *mine = buffer_of(w, p, w->rank) + from;
-    fold(w, p, from, until, mine);
-    memcpy(p->out + from, mine, (size_t)(until - from));
+    fold(w, p, from, until, buffer_of(w, p, w->rank) + from, p->out + from);
 }
 
 static void take_slices(const fxi_window *w, const piece *p)
@@ -197,7 +213,7 @@ static fx_status reduce_small(fxi_window *w, const piece *p, char *why, size_t s
     const fx_status status = meet(w, p->call, why, size);
     if (status != FX_OK)
         return status;
-    fold(w, p, 0, p->bytes, result);
+    fold(w, p, 0, p->bytes, result, NULL);
     memcpy(p->out, result, (size_t)p->bytes);
     return FX_OK;
 }
