@@ -146,15 +146,15 @@ static const char *part_text(const void *object, bool counted, char dst[60])
 /* A position where the state (tree 0) or the gradient (tree 2) differs from the model. */
 static fx_status mismatch(const fx_spot *at, int tree)
 {
-    char path[120], place[130] = "", got[60], want[60];
+    char path[120], where[130] = "", got[60], want[60];
     const void *x = at->objects[1], *other = at->objects[tree];
     const bool counted = !fx_is_array(x) && !fx_is_array(other) && fx_count(x) != fx_count(other);
     path_in_model(at, path, sizeof path);
     if (*path)
-        snprintf(place, sizeof place, " at \"%s\"", path);
+        snprintf(where, sizeof where, " at \"%s\"", path);
     return fx_fail(FX_STATUS_ARGUMENT, "update",
                    "the %s does not have the model's structure%s: %s instead of %s",
-                   tree ? "gradient" : "state", place, part_text(other, counted, got),
+                   tree ? "gradient" : "state", where, part_text(other, counted, got),
                    part_text(x, counted, want));
 }
 

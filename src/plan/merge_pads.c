@@ -2,7 +2,7 @@
  *
  * fx_pad pads one axis, so a border around a matrix is two operations, of which each would read and
  * write the whole matrix. The outer step takes the operand of the inner one if nothing else reads
- * what is between them. Both must read the same literal: the key of a plan does not contain
+ * the array between them. Both must read the same literal: the key of a plan does not contain
  * numbers, so two literals that are equal now may differ in a later run. fx_pad therefore uses the
  * literal of the inner padding again if the numbers are equal.
  */
@@ -38,7 +38,8 @@ static bool is_private(const fxi_plan *p, const fxi_uses *u, int32_t v)
            u->first[v + 1] - u->first[v] == 1;
 }
 
-/* A step comes after that which computes its operand, so three axes are merged one after another.
+/* A step follows the step that computes its operand, so paddings of three axes are merged one after
+ * the other.
  */
 static void merge_all(fxi_plan *p, const fxi_uses *u)
 {

@@ -129,7 +129,7 @@ static void take_named(filling *f, fx_array *x, const char *name)
                             want, found ? "it is a " : "", have);
         return;
     }
-    /* `from` and `to` have one place for each array of the file. */
+    /* `from` and `to` have one entry for each array of the file. */
     if (f->used[i]) {
         f->status = fx_fail(FX_STATUS_FORMAT, OP, "%s: two arrays of the model are called \"%s\"",
                             f->path, name);

@@ -71,8 +71,8 @@ static inline bool fxi_handle_freed(const fx_object *o)
     return __atomic_load_n(&o->refs, __ATOMIC_RELAXED) == FXI_FREED;
 }
 /* Records that an operation got a freed object. With FX_HANDLES=1 the message names the object's
- * type, the place where it was made and the function or scope that freed it; else it only tells an
- * array from another object. Returns FX_STATUS_STATE. */
+ * type, the line of the program that made it and the function or scope that freed it; else it only
+ * tells an array from another object. Returns FX_STATUS_STATE. */
 fx_status fxi_handle_misused(const char *op, const void *object);
 /* The status of an array. Records the misuse if it was freed. */
 static inline fx_status fxi_array_check(const char *op, const fx_array *x)

@@ -47,17 +47,17 @@ const char *failure_held(void)
     return held;
 }
 
-void failure_drop(void)
+void failure_discard(void)
 {
     holding = false;
     *held = 0;
 }
 
-void failure_release(void)
+void failure_print_held(void)
 {
     char text[sizeof held];
     snprintf(text, sizeof text, "%s", held);
-    failure_drop();
+    failure_discard();
     if (*text)
         print_line("", text);
 }

@@ -35,12 +35,12 @@ const char *table_sentence(const fx_error *e, const char *whose, char *text, siz
 enum { FAILURE_TEXT = 4096 };
 
 /* For several processes that run one command (members.h). From hold on, the first failure is kept
- * and not printed; held returns it ("" if there is none), release prints it, drop discards it. From
- * silence on, nothing is printed. */
+ * and not printed; held returns it ("" if there is none), print_held prints it, discard forgets it.
+ * From silence on, nothing is printed. */
 void failure_hold(void);
 const char *failure_held(void);
-void failure_release(void);
-void failure_drop(void);
+void failure_print_held(void);
+void failure_discard(void);
 void failure_silence(bool on);
 
 /* Records an out-of-memory error and returns an error object. */

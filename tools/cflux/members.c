@@ -51,7 +51,7 @@ static int print_own(int status)
     if (status == EXIT_FINE)
         status = fail_library(EXIT_FAILED);
     failure_silence(false);
-    failure_release();
+    failure_print_held();
     failure_silence(!members_first());
     return status;
 }
@@ -68,14 +68,14 @@ int members_agree(int status)
     if (isnan(failing))
         return print_own(status);
     if (first == members_count()) {
-        failure_drop();
+        failure_discard();
         return EXIT_FINE;
     }
     snprintf(text, sizeof text, "%s", failure_held());
     fx_array *theirs = fx_dist_bcast(members(), fx_from(FX_DTYPE_U8, text, FAILURE_TEXT), first);
     if (fx_read_as(theirs, FX_DTYPE_U8, text, FAILURE_TEXT) != FX_OK)
         return print_own(status);
-    failure_drop();
+    failure_discard();
     if (first == 0)
         fail(status, "%s", text);
     else

@@ -1,4 +1,4 @@
-/* cpu_conv.h: the sizes of a convolution, and the three methods that compute it. Internal. */
+/* cpu_conv.h: the sizes of a convolution, and the five methods that compute it. Internal. */
 #ifndef CFLUX_CPU_CONV_H
 #define CFLUX_CPU_CONV_H
 

@@ -43,10 +43,10 @@ static struct {
     int64_t *sent; /* by rank: the number in the notice to it */
     MPI_Request *sending;
     char *heard; /* by rank: SILENT, WAITS or FAILED, by the notices during this wait */
-    int *counts, *starts, *received, *places; /* of `reduce_shares`, by rank: number and position
+    int *counts, *starts, *received, *positions; /* of `reduce_shares`, by rank: number and position
                                                  of the elements sent, then of those received */
-    char *work;                               /* WORK bytes: the operands of this rank's share,
-                                                 from all ranks */
+    char *work;                                  /* WORK bytes: the operands of this rank's share,
+                                                    from all ranks */
 } mpi;
 
 static const char *fail(char *why, size_t size, const char *what, int code)
@@ -325,11 +325,11 @@ static fx_status reduce_part(const fxi_transport_call *c, const char *in, char *
     const int mine = mpi.counts[mpi.rank];
     for (int r = 0; r < mpi.size; r++) {
         mpi.received[r] = mine;
-        mpi.places[r] = r * mine;
+        mpi.positions[r] = r * mine;
     }
     MPI_Request request;
-    int code = MPI_Ialltoallv(in, mpi.counts, mpi.starts, type, mpi.work, mpi.received, mpi.places,
-                              type, mpi.comm, &request);
+    int code = MPI_Ialltoallv(in, mpi.counts, mpi.starts, type, mpi.work, mpi.received,
+                              mpi.positions, type, mpi.comm, &request);
     const double bytes = (double)n * width;
     const fx_status status = started(code, &request, c, bytes, why, size);
     if (status != FX_OK)
@@ -572,7 +572,7 @@ static const char *join(const fxi_transport_host *host, const void *communicator
     mpi.counts = numbers;
     mpi.starts = numbers + mpi.size;
     mpi.received = numbers + 2 * mpi.size;
-    mpi.places = numbers + 3 * mpi.size;
+    mpi.positions = numbers + 3 * mpi.size;
     for (int r = 0; r < mpi.size; r++)
         mpi.sending[r] = MPI_REQUEST_NULL;
     if (!make_extremes())
