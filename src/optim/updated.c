@@ -1,23 +1,21 @@
 /* updated.c: the update of parameters out of place. */
 #include "evaluate.h"
+#include "identity_map.h"
 #include "memory.h"
 #include "node.h"
+#include "object_types.h"
 #include "update_items.h"
 
 #include <cflux/ops.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-static int by_handle(const void *a, const void *b)
-{
-    const uintptr_t x = (uintptr_t) * (void *const *)a, y = (uintptr_t) * (void *const *)b;
-    return x < y ? -1 : x > y;
-}
-
 typedef struct renewal {
-    fx_array *(*pairs)[2]; /* old handle and new value, sorted by old handle */
-    size_t n;
+    fxi_items *items;
+    fxi_identity_map values; /* old handle → new value */
+    fxi_item *item;          /* whose leaf is copied */
+    int64_t next;            /* the state whose new value is next */
+    bool failed;
 } renewal;
 
 /* An array that does not change gets another handle too, because both trees may be updated later.
@@ -33,36 +31,43 @@ static fx_array *another_handle(fx_array *x)
 static fx_array *renewed(fx_array *x, void *user)
 {
     const renewal *r = user;
-    fx_array *const key[2] = {x, NULL};
-    fx_array *const(*p)[2] =
-        r->n ? bsearch(key, r->pairs, r->n, sizeof *r->pairs, by_handle) : NULL;
-    return p ? (*p)[1] : another_handle(x);
+    void *value;
+    return fxi_identity_get(&r->values, x, &value) ? value : another_handle(x);
 }
 
-/* Replaces a leaf without arrays, which fx_fmap would share: freezing one tree must not freeze the
- * other. */
+static void *next_state(void *user, void *old)
+{
+    renewal *r = user;
+    (void)old;
+    return r->item->values[r->next++];
+}
+
+/* The leaf of an updated array, with its new states and numbers. */
+static void *updated_leaf(renewal *r, const fxi_state_leaf *old)
+{
+    r->item = &r->items->all[old->item];
+    r->next = 1;
+    fxi_state_leaf *l = fxi_object_copy(&fxi_leaf_type, old, next_state, r);
+    if (!l) {
+        r->failed = true;
+        return fx_error_object(&fxi_leaf_type);
+    }
+    memcpy(l->numbers, r->item->numbers, sizeof l->numbers);
+    l->item = -1;
+    return l;
+}
+
+/* Replaces the leaves of updated arrays, and leaves without arrays, which fx_fmap would share:
+ * freezing one tree must not freeze the other. */
 static void *renewed_leaf(void *object, void *user)
 {
-    (void)user;
     const fxi_state_leaf *l = object;
     fxi_leaf parts;
-    if (!fx_is(object, &fxi_leaf_type) || l->states.n > 0 || !fxi_leaf_of(object, &parts))
+    if (!fx_is(object, &fxi_leaf_type))
         return NULL;
-    return fxi_leaf_new(&parts);
-}
-
-/* Copies the new numbers into the leaves of a state; each old leaf is beside its new one. */
-static fx_walk renew_numbers(const fx_spot *at, void *user)
-{
-    const fxi_items *s = user;
-    fxi_state_leaf *old = at->objects[0], *new = at->objects[1];
-    if (!fx_is(old, &fxi_leaf_type) || !fx_is(new, &fxi_leaf_type))
-        return fx_has_children(old) && new ? FX_WALK_ENTER : FX_WALK_PASS;
-    if (old->item < 0 || old == new)
-        return FX_WALK_PASS;
-    memcpy(new->numbers, s->all[old->item].numbers, sizeof new->numbers);
-    new->item = -1;
-    return FX_WALK_PASS;
+    if (l->item >= 0)
+        return updated_leaf(user, l);
+    return l->states.n == 0 && fxi_leaf_of(object, &parts) ? fxi_leaf_new(&parts) : NULL;
 }
 
 /* New values have the types and sizes of the old ones, as in fx_update. */
@@ -81,31 +86,35 @@ static fx_status check_values(const fxi_items *s)
     return status;
 }
 
-static void *renew_both(fxi_items *s, void *state, void *model)
+/* Makes handles of all new values, and lists them by the old handles. */
+static bool list_values(renewal *r)
 {
-    renewal r = {.pairs = fxi_malloc(((size_t)fxi_items_handles(s) + 1) * sizeof *r.pairs)};
-    if (!r.pairs)
-        return fx_error_array(fxi_update_no_memory());
-    for (int64_t i = 0; i < s->n; i++) {
-        fxi_item *it = &s->all[i];
-        for (int64_t k = 0; k <= it->leaf->states.n; k++, r.n++) {
-            fx_array *value = fxi_item_value(it, k);
-            r.pairs[r.n][0] = k ? it->leaf->states.items[k - 1] : it->x;
-            r.pairs[r.n][1] = value ? value : another_handle(r.pairs[r.n][0]);
+    for (int64_t i = 0; i < r->items->n; i++) {
+        fxi_item *it = &r->items->all[i];
+        for (int64_t k = 0; k <= it->leaf->states.n; k++) {
+            fx_array *old = k ? it->leaf->states.items[k - 1] : it->x;
+            if (!fxi_item_value(it, k))
+                it->values[k] = another_handle(old);
+            if (!fxi_identity_put(&r->values, old, it->values[k]))
+                return false;
         }
     }
-    qsort(r.pairs, r.n, sizeof *r.pairs, by_handle);
-    void *new_state = fx_fmap_objects(renewed, renewed_leaf, &r, state),
-         *new_model = fx_fmap_with(renewed, &r, model);
-    fxi_free(r.pairs);
-    void *const both[] = {state, new_state};
-    const fx_tree_walker how = {.op = "update", .trees = 2, .meet = renew_numbers, .user = s};
-    if (!fx_is_error(new_state) && !fx_is_error(new_model)) {
-        const fx_status status = fx_tree_walk(&how, both);
-        if (status != FX_OK)
-            new_state = new_model = fx_error_array(status);
+    return true;
+}
+
+static void *renew_both(fxi_items *s, void *state, void *model)
+{
+    renewal r = {.items = s};
+    void *both;
+    if (list_values(&r)) {
+        void *new_state = fx_fmap_objects(renewed, renewed_leaf, &r, state);
+        void *new_model = fx_fmap_with(renewed, &r, model);
+        both = fx_tuple(r.failed ? fx_error_object(fx_type_of(state)) : new_state, new_model);
+    } else {
+        both = fx_error_array(fxi_update_no_memory());
     }
-    return fx_tuple(new_state, new_model);
+    fxi_identity_free(&r.values);
+    return both;
 }
 
 void *fx_updated(void *state, void *model, void *gradient)
