@@ -7,11 +7,6 @@
 #include "ties.h"
 #include "tape.h"
 
-bool fxi_is_view(const fx_array *x)
-{
-    return !fx_is_error(x) && fxi_viewed(x->node);
-}
-
 /* Repeats a chain of movements; takes over the reference to `made`. NULL: an allocation failed
  * (recorded). */
 static fxi_node *repeat(const fxi_node *const *chain, int depth, fxi_node *made)

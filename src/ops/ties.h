@@ -5,7 +5,7 @@
 #ifndef CFLUX_TIES_H
 #define CFLUX_TIES_H
 
-#include "node.h"
+#include "handle.h"
 
 /* The longest chain of movements that is still a tie. */
 enum { FXI_TIE_MOST = 16 };
@@ -18,7 +18,10 @@ static inline const fxi_node *fxi_viewed(const fxi_node *n)
 }
 
 /* Can x be a view of another array: was it transposed, permuted, reshaped or sliced from one? */
-bool fxi_is_view(const fx_array *x);
+static inline bool fxi_is_view(const fx_array *x)
+{
+    return (fxi_array_ok(x) || !fx_is_error(x)) && fxi_viewed(x->node);
+}
 /* The same view of `other` as `view` is of `of`; both must have equal sizes. NULL if `view` is not
  * a view of `of`. Pending; owned by the scope. */
 fx_array *fxi_view_again(const fx_array *view, const fx_array *of, fx_array *other);

@@ -12,6 +12,7 @@
 #include "identity_map.h"
 #include "object_types.h"
 #include "tuples.h"
+#include "walk.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,19 +50,22 @@ static void row_set_init(row_set *s, int width)
     memset(s->first_buckets, 0, sizeof s->first_buckets);
 }
 
-static bool same_row(const row_set *s, int32_t number, void *const *row)
+static inline bool same_row(const row_set *s, int32_t number, void *const *row)
 {
     void *const *known = s->rows + (size_t)number * (size_t)s->width;
-    int k = 0;
+    if (known[0] != row[0])
+        return false;
+    int k = 1;
     while (k < s->width && known[k] == row[k])
         k++;
     return k == s->width;
 }
 
-static size_t bucket_of(const row_set *s, void *const *row)
+static inline size_t bucket_of(const row_set *s, void *const *row)
 {
-    uint64_t h = 0;
-    for (int k = 0; k < s->width; k++) /* multiplicative hashing: Knuth, volume 3, 6.4 */
+    /* multiplicative hashing: Knuth, volume 3, 6.4 */
+    uint64_t h = (uint64_t)(uintptr_t)row[0] * 0x9E3779B97F4A7C15u;
+    for (int k = 1; k < s->width; k++)
         h = (h ^ (uint64_t)(uintptr_t)row[k]) * 0x9E3779B97F4A7C15u;
     size_t i = (size_t)(h >> 32) & (s->nbuckets - 1);
     while (s->buckets[i] && !same_row(s, s->buckets[i] - 1, row))
@@ -128,7 +132,8 @@ static int32_t row_number(row_set *s, void *const *row, bool *out_new)
     if (s->n == s->capacity && !more_rows(s))
         return -1;
     void **added = s->rows + (size_t)s->n * (size_t)s->width;
-    for (int k = 0; k < s->width; k++) /* memcpy takes longer for so few */
+    added[0] = row[0];
+    for (int k = 1; k < s->width; k++) /* memcpy takes longer for so few */
         added[k] = row[k];
     s->flags[s->n] = 0;
     s->buckets[i] = ++s->n;
@@ -180,18 +185,24 @@ static int32_t row_to_meet(walking *w, const fx_spot *at)
 
 static void walk_spot(walking *w, const fx_spot *at);
 
-/* Item k of a field. The object may have another type than the one of the first tree; NULL if it
- * has no matching child. */
+/* Item k of a field of an object that has this type. */
+static inline void *item_of(void *x, const fx_field *f, int64_t k)
+{
+    if (f->kind == FX_FIELD_CHILD)
+        return fxi_field_child(x, f);
+    const fx_list *list = fxi_field_at(x, f);
+    return k < list->n ? list->items[k] : NULL;
+}
+
+/* The same for an object that may have another type than the one of the first tree; NULL if it has
+ * no matching child. */
 static void *child_at(void *x, const fx_type *type, const fx_field *f, int64_t k, int64_t child)
 {
     if (!x || fxi_is_array(x))
         return NULL;
     if (((const fx_object *)x)->type != type)
         return fxi_child_or_null(x, child);
-    if (f->kind == FX_FIELD_CHILD)
-        return fxi_field_child(x, f);
-    const fx_list *list = fxi_field_at(x, f);
-    return k < list->n ? list->items[k] : NULL;
+    return item_of(x, f, k);
 }
 
 static void walk_field(walking *w, const fx_spot *parent, const fx_field *f, int64_t n,
@@ -202,7 +213,8 @@ static void walk_field(walking *w, const fx_spot *parent, const fx_field *f, int
     fx_spot at = {.objects = row, .parent = parent, .depth = parent->depth + 1, .frozen = frozen};
     for (int64_t k = 0; k < n && !w->stopped; k++) {
         at.child = child + k;
-        for (int t = 0; t < w->met.width; t++)
+        row[0] = item_of(parent->objects[0], f, k);
+        for (int t = 1; t < w->met.width; t++)
             row[t] = child_at(parent->objects[t], type, f, k, at.child);
         walk_spot(w, &at);
     }
@@ -274,10 +286,14 @@ static void add_char(path_text *t, char c)
 
 static void add_part(path_text *t, const char *part)
 {
-    if (*part && t->length)
+    const size_t n = strlen(part);
+    if (n > 0 && t->length)
         add_char(t, '.');
-    for (; *part; part++)
-        add_char(t, *part);
+    if (t->length + 1 < t->capacity) {
+        const size_t space = t->capacity - t->length - 1;
+        memcpy(t->dst + t->length, part, n < space ? n : space);
+    }
+    t->length += n;
 }
 
 static const char *own_name(const fx_type *type, const fx_field *field)
@@ -292,11 +308,9 @@ const char *fx_naming_children(const fx_type *type, const fx_field *field)
     return field->kind == FX_FIELD_LIST ? "" : field->name;
 }
 
-static void add_parts(path_text *t, const fx_spot *at, fx_naming_fn naming)
+/* Adds the part of a position below its parent. */
+static void add_own_part(path_text *t, const fx_spot *at, fx_naming_fn naming)
 {
-    if (!at->parent)
-        return;
-    add_parts(t, at->parent, naming);
     const void *object = at->parent->objects[0];
     const fx_type *type = fx_type_of(object);
     int64_t item = at->child;
@@ -317,13 +331,34 @@ static void add_parts(path_text *t, const fx_spot *at, fx_naming_fn naming)
     add_part(t, named ? name : number);
 }
 
+static void add_parts(path_text *t, const fx_spot *at, fx_naming_fn naming)
+{
+    if (!at->parent)
+        return;
+    add_parts(t, at->parent, naming);
+    add_own_part(t, at, naming);
+}
+
+static size_t end_path(const path_text *t)
+{
+    if (t->capacity)
+        t->dst[t->length < t->capacity ? t->length : t->capacity - 1] = 0;
+    return t->length;
+}
+
+size_t fxi_spot_part(const fx_spot *at, size_t before, char *dst, size_t capacity)
+{
+    path_text t = {.dst = dst, .capacity = capacity, .length = before};
+    if (at->parent)
+        add_own_part(&t, at, own_name);
+    return end_path(&t);
+}
+
 size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, size_t capacity)
 {
     path_text t = {.dst = dst, .capacity = dst ? capacity : 0};
     add_parts(&t, at, naming ? naming : own_name);
-    if (t.capacity)
-        dst[t.length < capacity ? t.length : capacity - 1] = 0;
-    return t.length;
+    return end_path(&t);
 }
 
 /* ---- mirrors --------------------------------------------------------------------------------- */

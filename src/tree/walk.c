@@ -89,11 +89,15 @@ static bool record_result(mapping *m, void *x, void *y)
 }
 
 /* The mapped value of x; x itself if it was not mapped. */
-static void *mapped(void *user, void *x)
+static void *mapped(const mapping *m, void *x)
 {
-    const mapping *m = user;
     void *y;
     return fxi_identity_get(&m->made, x, &y) ? y : x;
+}
+
+static void *replacement(void *user, void *child)
+{
+    return mapped(user, child);
 }
 
 static void map_array(mapping *m, fx_array *x);
@@ -139,20 +143,37 @@ static fx_walk map_meet(const fx_spot *at, void *user)
     return m->failed ? FX_WALK_STOP : FX_WALK_PASS;
 }
 
+static bool any_changed(const mapping *m, void *const *children, int64_t n)
+{
+    int64_t i = 0;
+    while (i < n && (!children[i] || mapped(m, children[i]) == children[i]))
+        i++;
+    return i < n;
+}
+
+static bool child_changed(const mapping *m, const fx_type *type, const void *x)
+{
+    bool changed = false;
+    for (int i = 0; i < type->nfields && !changed; i++) {
+        const fx_field *f = &type->fields[i];
+        const fx_list *list = f->kind == FX_FIELD_LIST ? fxi_field_at(x, f) : NULL;
+        if (list)
+            changed = any_changed(m, list->items, list->n);
+        else if (f->kind == FX_FIELD_CHILD)
+            changed = any_changed(m, fxi_field_at(x, f), 1);
+    }
+    return changed;
+}
+
 /* Makes a new object if a child changed. */
 static bool map_leave(const fx_spot *at, void *user)
 {
     mapping *m = user;
     void *x = at->objects[0];
     const fx_type *type = fx_type_of(x);
-    bool changed = false;
-    for (int64_t i = 0; i < fx_count(x) && !changed; i++) {
-        void *child = fx_child(x, i);
-        changed = child && mapped(m, child) != child;
-    }
-    if (!changed)
+    if (!child_changed(m, type, x))
         return true;
-    void *y = fxi_object_copy(type, x, mapped, m);
+    void *y = fxi_object_copy(type, x, replacement, m);
     if (y && type->rebuild)
         y = type->rebuild(y);
     m->failed |= !y;
@@ -205,6 +226,7 @@ void *fxi_snapshot(void *model)
 
 /* ---- visit ----------------------------------------------------------------------------------- */
 
+enum { LISTED = 16 }; /* deeper objects are not listed */
 typedef struct visiting {
     const char *op; /* for messages */
     fx_visit_fn visit;
@@ -212,6 +234,9 @@ typedef struct visiting {
     void *user;
     char *path;
     int32_t capacity;
+    /* Lengths of the paths of the objects around the latest position, by depth. `path` begins with
+     * the path of the innermost one that is listed. */
+    size_t lengths[LISTED];
     ties ties;
     fxi_identity_map trained; /* arrays that optimisers see on some path */
     bool trained_known, failed;
@@ -254,20 +279,40 @@ static bool trained_elsewhere(visiting *v, const fx_array *x)
     return fxi_identity_get(&v->trained, x, &unused);
 }
 
-static const char *path_of(visiting *v, const fx_spot *at)
+/* Writes the path of a position. Most positions only add a part to the path of their parent.
+ * Returns its length. */
+static size_t write_path(visiting *v, const fx_spot *at)
 {
-    const size_t n = fx_spot_path(at, NULL, v->path, (size_t)v->capacity);
-    if (n < (size_t)v->capacity)
-        return v->path;
-    if (!fxi_grow(&v->path, &v->capacity, (int32_t)n + 1, 1))
-        return no_memory(v) ? "" : NULL;
-    fx_spot_path(at, NULL, v->path, (size_t)v->capacity);
-    return v->path;
+    const size_t capacity = (size_t)v->capacity;
+    if (at->depth > LISTED)
+        return fx_spot_path(at, NULL, v->path, capacity);
+    return fxi_spot_part(at, at->depth ? v->lengths[at->depth - 1] : 0, v->path, capacity);
+}
+
+static size_t path_of(visiting *v, const fx_spot *at)
+{
+    const size_t n = write_path(v, at);
+    if (n >= (size_t)v->capacity) {
+        if (fxi_grow(&v->path, &v->capacity, (int32_t)n + 1, 1))
+            write_path(v, at);
+        else
+            no_memory(v);
+    }
+    return n;
+}
+
+/* Enters an object: the paths of its children begin with its own. */
+static fx_walk enter(visiting *v, const fx_spot *at)
+{
+    if (!v->tied && at->depth < LISTED)
+        v->lengths[at->depth] = path_of(v, at);
+    return v->failed ? FX_WALK_STOP : FX_WALK_ENTER;
 }
 
 static void visit_array(visiting *v, const fx_spot *at, fx_array *x)
 {
-    const char *path = v->tied ? NULL : path_of(v, at);
+    if (!v->tied)
+        path_of(v, at);
     fx_array *of = v->ties.root ? tied_to(&v->ties, x) : NULL;
     const bool trainable =
         !of && is_real(x) && (!at->frozen || (v->ties.root && trained_elsewhere(v, x)));
@@ -277,7 +322,7 @@ static void visit_array(visiting *v, const fx_spot *at, fx_array *x)
     if (v->tied)
         v->tied(x, of, trainable, v->user);
     else
-        v->visit(x, path, trainable, v->user);
+        v->visit(x, v->path, trainable, v->user);
 }
 
 static fx_walk visit_meet(const fx_spot *at, void *user)
@@ -289,7 +334,7 @@ static fx_walk visit_meet(const fx_spot *at, void *user)
     if (x && !fx_is_array(x) && fx_is_error(x) && fx_count(x) == 0)
         visit_array(v, at, fx_error_array(fxi_object_status(x)));
     else if (fx_has_children(x))
-        return FX_WALK_ENTER;
+        return enter(v, at);
     else if (x && fx_is_array(x))
         visit_array(v, at, x);
     return v->failed ? FX_WALK_STOP : FX_WALK_PASS;

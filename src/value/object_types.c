@@ -189,9 +189,9 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-bool fxi_field_frozen(const fx_type *type, const fx_field *field)
+bool fxi_field_not_listed(const fx_type *type, const fx_field *field)
 {
-    return field->frozen || (type->trainable && !listed(type->trainable, field->name));
+    return !listed(type->trainable, field->name);
 }
 
 bool fx_is(const void *object, const fx_type *type)

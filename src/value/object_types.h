@@ -43,7 +43,11 @@ static inline int64_t fxi_field_children(const void *object, const fx_field *fie
     return field->kind == FX_FIELD_CHILD;
 }
 /* Is the field hidden from optimisers? */
-bool fxi_field_frozen(const fx_type *type, const fx_field *field);
+bool fxi_field_not_listed(const fx_type *type, const fx_field *field);
+static inline bool fxi_field_frozen(const fx_type *type, const fx_field *field)
+{
+    return field->frozen || (type->trainable && fxi_field_not_listed(type, field));
+}
 
 /* Deeper nesting is an error. This also ends the walk over a cycle that a program has built. */
 enum { FXI_MAX_DEPTH = 1000 };

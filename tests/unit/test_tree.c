@@ -502,6 +502,40 @@ static void visits_in_order(void **state)
     takes_status(FX_STATUS_ARGUMENT);
 }
 
+typedef struct deep_paths {
+    int n;
+    bool as_expected;
+} deep_paths;
+
+/* Arrays are met from the innermost tuple outwards: "0.0.0", "0.0.second", "0.second", "second". */
+static void check_deep_path(fx_array *x, const char *path, bool trainable, void *user)
+{
+    enum { DEEPEST = 40 };
+    (void)trainable;
+    deep_paths *d = user;
+    char want[200] = "";
+    const int level = DEEPEST - (d->n == 0 ? 0 : d->n - 1);
+    for (int i = 1; i < level; i++)
+        strcat(want, "0.");
+    strcat(want, d->n == 0 ? "0" : "second");
+    d->as_expected &= strcmp(path, want) == 0 && fx_length(x) == d->n + 1;
+    d->n++;
+}
+
+/* Paths are right at any depth, and after the walk has left deeper objects. */
+static void visits_deep_objects(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    deep_paths d = {.as_expected = true};
+    void *x = fx_ones(1);
+    for (int i = 0; i < 40; i++)
+        x = fx_named_tuple("0", x, "second", fx_ones(i + 2));
+    fx_visit(x, check_deep_path, &d);
+    assert_int_equal(d.n, 41);
+    assert_true(d.as_expected);
+}
+
 /* A list of many or long names ends with an ellipsis. */
 static void lists_of_names_are_cut(void **state)
 {
@@ -737,6 +771,7 @@ int main(void)
         cmocka_unit_test(cycles_are_errors),
         cmocka_unit_test(errors_flow_through_maps),
         cmocka_unit_test(visits_in_order),
+        cmocka_unit_test(visits_deep_objects),
         cmocka_unit_test(lists_of_names_are_cut),
         cmocka_unit_test(null_models),
         cmocka_unit_test(trainable_arrays),
