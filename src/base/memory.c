@@ -63,18 +63,21 @@ typedef struct cache {
     int64_t held;        /* their bytes; not read by other threads */
     header *late, **end; /* waiting blocks, the oldest first, and the end of that list */
     uint32_t nlate;
+    fxi_spares spares; /* `live` and `held` count them as allocated */
     struct cache *next, *prev;
 } cache;
 
 /* The cache of the thread, created on first use. */
 static _Thread_local cache *mine;
+_Thread_local fxi_spares *fxi_own_spares; /* of `mine` */
 static fxi_mutex lock = FXI_MUTEX_INIT;
 static cache *all;      /* caches of running threads */
 static int64_t retired; /* live count of threads that ended */
 static int64_t without; /* live count of blocks of threads without a cache (atomic) */
 static fxi_thread_value exit_key;
 static fxi_once once = FXI_ONCE_INIT;
-static int64_t fault_at = -1, fault_seen;
+int64_t fxi_fault_at = -1;
+static int64_t fault_seen;
 
 /* ---- size classes ---------------------------------------------------------------------------- */
 
@@ -156,9 +159,27 @@ static void release_lists(cache *c)
     set_bytes(c, 0);
 }
 
+/* The calling thread's spare blocks become cached ones. */
+static void release_spares(cache *c)
+{
+    while (c->spares.first) {
+        void *p = c->spares.first;
+        c->spares.first = *(void **)p;
+        fxi_free(p);
+    }
+    __atomic_store_n(&c->spares.n, 0, __ATOMIC_RELAXED);
+}
+
+static size_t spare_bytes(const cache *c)
+{
+    const size_t n = (size_t)__atomic_load_n(&c->spares.n, __ATOMIC_RELAXED);
+    return n * FXI_SPARE_BYTES;
+}
+
 static void close_cache(void *p)
 {
     cache *c = p;
+    release_spares(c);
     release_late(c);
     release_lists(c);
     fxi_mutex_lock(&lock);
@@ -168,6 +189,7 @@ static void close_cache(void *p)
     retired += c->live;
     fxi_mutex_unlock(&lock);
     mine = NULL;
+    fxi_own_spares = NULL;
     free(c);
 }
 
@@ -178,6 +200,7 @@ static void make_key(void)
 __attribute__((destructor(101))) static void close_at_exit(void)
 {
     if (mine) {
+        release_spares(mine);
         release_late(mine);
         release_lists(mine);
     }
@@ -202,6 +225,7 @@ static __attribute__((noinline)) cache *register_cache(void)
         all->prev = c;
     all = c;
     fxi_mutex_unlock(&lock);
+    fxi_own_spares = CACHING ? &c->spares : NULL;
     return mine = c;
 }
 
@@ -223,18 +247,20 @@ static inline void count_live(cache *c, int by, size_t bytes)
 
 void fxi_memory_reclaim(void)
 {
-    if (mine)
-        release_lists(mine);
+    if (!mine)
+        return;
+    release_spares(mine);
+    release_lists(mine);
 }
 
 size_t fxi_memory_cached(void)
 {
-    return mine ? mine->bytes : 0;
+    return mine ? mine->bytes + spare_bytes(mine) : 0;
 }
 
 int64_t fxi_memory_held_here(void)
 {
-    return mine ? mine->held : 0;
+    return mine ? mine->held - (int64_t)spare_bytes(mine) : 0;
 }
 
 void fxi_memory_reclaim_all(void)
@@ -248,7 +274,7 @@ size_t fxi_memory_cached_by_all(void)
     size_t n = 0;
     fxi_mutex_lock(&lock);
     for (const cache *c = all; c; c = c->next)
-        n += __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
+        n += __atomic_load_n(&c->bytes, __ATOMIC_RELAXED) + spare_bytes(c);
     fxi_mutex_unlock(&lock);
     return n;
 }
@@ -263,13 +289,13 @@ static size_t capacity_of(const header *h)
 static __attribute__((noinline)) bool counted_fault(void)
 {
     const int64_t n = __atomic_fetch_add(&fault_seen, 1, __ATOMIC_RELAXED);
-    return n == __atomic_load_n(&fault_at, __ATOMIC_RELAXED);
+    return n == __atomic_load_n(&fxi_fault_at, __ATOMIC_RELAXED);
 }
 
 /* Does a test want an allocation to fail? */
 static inline bool faults(void)
 {
-    return __builtin_expect(__atomic_load_n(&fault_at, __ATOMIC_RELAXED) != -1, 0);
+    return __builtin_expect(__atomic_load_n(&fxi_fault_at, __ATOMIC_RELAXED) != -1, 0);
 }
 /* Must this allocation fail? Counts allocations while a test wants one to fail. */
 static inline bool fault(void)
@@ -521,7 +547,7 @@ bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size)
 void fxi_fault_set(int64_t nth)
 {
     __atomic_store_n(&fault_seen, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&fault_at, nth, __ATOMIC_RELAXED);
+    __atomic_store_n(&fxi_fault_at, nth, __ATOMIC_RELAXED);
 }
 
 int64_t fxi_fault_seen(void)
@@ -534,7 +560,8 @@ int64_t fxi_live_allocations(void)
     fxi_mutex_lock(&lock);
     int64_t n = retired + __atomic_load_n(&without, __ATOMIC_RELAXED);
     for (const cache *c = all; c; c = c->next)
-        n += __atomic_load_n(&c->live, __ATOMIC_RELAXED);
+        n += __atomic_load_n(&c->live, __ATOMIC_RELAXED) -
+             __atomic_load_n(&c->spares.n, __ATOMIC_RELAXED);
     fxi_mutex_unlock(&lock);
     return n;
 }

@@ -226,8 +226,9 @@ static void node_free(fxi_node *n)
         __atomic_fetch_sub(&stale_nodes, 1, __ATOMIC_RELAXED);
     if (n->in != n->inl)
         fxi_free(n->in);
-    fxi_data_free(n->data);
-    fxi_free(n);
+    if (n->data)
+        fxi_data_free(n->data);
+    fxi_spare_free(n);
 }
 
 fx_status fxi_fail_sizes(const char *op, fx_dtype dtype, int ndim, const int64_t *sizes)
@@ -259,7 +260,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
         fxi_fail_sizes(fxi_ops[op].name, dtype, ndim, shape);
         return NULL;
     }
-    fxi_node *n = fxi_malloc(sizeof *n);
+    fxi_node *n = fxi_spare_malloc(sizeof *n);
     fxi_node **list = nin > 3 ? fxi_malloc((size_t)nin * sizeof *list) : NULL;
     if (!n || (nin > 3 && !list)) {
         fxi_free(n);

@@ -14,6 +14,7 @@
 
 #include <cflux/backend.h>
 #include <cflux/ops.h>
+#include "memory.h"
 
 typedef struct fxi_op_info {
     const char *name;
@@ -92,6 +93,9 @@ struct fxi_node {
     /* The handle in which an update replaced this value, else NULL; atomic. */
     const fx_array *rebound;
 };
+_Static_assert(sizeof(void *) != 8 ||
+                   (sizeof(fxi_node) > 256 && sizeof(fxi_node) <= FXI_SPARE_BYTES),
+               "a block of FXI_SPARE_BYTES");
 _Static_assert(sizeof(void *) > 8 || offsetof(fxi_node, shape) + 2 * sizeof(int64_t) <= 128,
                "what every graph reads, with two sizes");
 
