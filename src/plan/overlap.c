@@ -27,7 +27,8 @@ static bool may_begin(const fxi_builder *b, const fx_step *s)
 }
 
 /* Is the work of steps first … end − 1 worth a thread for the exchange? The time of a custom
- * operation is unknown, so it always is. Another exchange waits for this one, so it is no work. */
+ * operation is unknown: the answer is then yes. Another exchange waits for this one, so it does not
+ * count. */
 static bool worth_beginning(const fxi_plan *p, int32_t first, int32_t end)
 {
     int64_t bytes = 0;

@@ -366,7 +366,7 @@ class Preference(cli.Cli):
 
     def test_read_and_set(self):
         self.assertIsNone(self.fine("backend", "--json").json()["preference"])
-        self.assertIn("no preference", self.fine("backend").out)
+        self.assertIn("no preference: the first of CUDA, AMDGPU, Metal, OpenCL that works and is not a CPU", self.fine("backend").out)
         ended = self.fine("backend", "opencl")
         self.assertEqual(ended.out, "OpenCL\n")
         self.assertIn("Restart", ended.err)

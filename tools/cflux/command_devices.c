@@ -248,7 +248,9 @@ static void show_preference(const char *name)
 {
     fx_json j = {.to = stdout};
     if (!as_json) {
-        puts(*name ? name : "no preference: the first of CUDA, AMDGPU, Metal, OpenCL that works");
+        puts(*name ? name
+                   : "no preference: the first of CUDA, AMDGPU, Metal, OpenCL that works and is "
+                     "not a CPU, otherwise the CPU");
         return;
     }
     fx_json_open(&j, NULL, '{');

@@ -65,8 +65,8 @@ int rate_schedule_make(const char *text, double rate, int64_t steps, fx_schedule
     const int64_t warmup = form ? warmup_of(text + strlen(form->name)) : 0;
     if (form && warmup >= steps)
         return fail(EXIT_BAD_INPUT,
-                    "--schedule %s: the run has only %lld training steps, in all epochs", text,
-                    (long long)steps);
+                    "--schedule %s: the run has only %lld training step%s, in all epochs", text,
+                    (long long)steps, steps == 1 ? "" : "s");
     *per_step |= form != NULL;
     *out = form ? form->make(rate, steps - warmup) : fx_parse_schedule(text);
     if (warmup > 0)
