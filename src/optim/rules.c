@@ -319,20 +319,10 @@ static void describe_rules(const fx_rule *r, fx_text *text)
     }
 }
 
-/* "RMSProp(0.001, 0.9, 1.0e-8; centred = false)" */
-static void describe_rmsprop(const fx_rule *r, fx_text *text)
-{
-    for (int i = 0; i < 3; i++) {
-        describe_value(r, &rmsprop_fields[i], text);
-        fx_text_add(text, i < 2 ? ", " : "; centred = ");
-    }
-    describe_value(r, &rmsprop_fields[3], text);
-}
-
 static void describe_fields(const fx_rule *r, fx_text *text)
 {
     const fx_type *type = fx_type_of(r);
-    if (type->nfields == 1) {
+    if (row_of(r) == &rows[DESCENT] || row_of(r) == &rows[ACCUM_GRAD]) {
         describe_value(r, type->fields, text);
         return;
     }
@@ -343,7 +333,9 @@ static void describe_fields(const fx_rule *r, fx_text *text)
 }
 
 /* "Descent(0.1)"; "Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)";
- * "OptimiserChain(ClipGrad(1.0), Descent(0.1))"; "MixedPrecision{Float32}(Descent(0.1))". */
+ * "OptimiserChain(ClipGrad(delta=1.0), Descent(0.1))"; "MixedPrecision{Float32}(Descent(0.1))".
+ * As Optimisers.jl 0.4.8, which prints the numbers of ClipNorm, AccumGrad and MixedPrecision with
+ * their types instead, and RMSProp without the last parenthesis. */
 static void describe(const void *self, fx_text *text)
 {
     const fx_rule *r = self;
@@ -354,8 +346,6 @@ static void describe(const void *self, fx_text *text)
     fx_text_add(text, "(");
     if (fxi_rule_parts(r))
         describe_rules(r, text);
-    else if (w == &rows[RMSPROP])
-        describe_rmsprop(r, text);
     else
         describe_fields(r, text);
     if (w == &rows[MIXED] && (r->scale != 1 || r->growth)) {

@@ -1876,6 +1876,11 @@ class Refusals(Training):
         clipped = ["train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-c", "d"]
         self.fine(*clipped, "-e", 1, "--clip-norm", 1)
         self.refused(*clipped, words='written with "--clip-norm 1", but this training does not have it')
+        # Checkpoints of earlier versions can be resumed: the text of the optimiser is the same.
+        rules = "OptimiserChain(WeightDecay(1e-4), SignDecay(1e-3), ClipGrad(1), RMSProp(0.01), WeightDecay(0.5))"
+        self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-c", "e", "-e", 1, "-o", rules)
+        self.assertIn(b"--optimiser OptimiserChain(WeightDecay(0.0001), SignDecay(0.001), ClipGrad(1.0), "
+                      b"RMSProp(0.01, 0.9, 1.0e-8; centred = false), WeightDecay(0.5))\n", self.read("e"))
         flat = [part for pair in first.items() for part in pair]
         # Spaces, and options that equal the defaults, do not make it another training run.
         again = self.fine("train", "-q", *flat, "-e", "2", "-o", "Adam( 0.001 )", "-l", "Flux.mse", "--json").json()

@@ -772,7 +772,7 @@ static const char *const rules[][2] = {
     {"Nesterov(0.1, 0.8)", "Nesterov(eta=0.1, rho=0.8)"},
     {"AdamW(1e-4; couple=false, lambda=0.01)",
      "AdamW(eta=0.0001, beta=(0.9, 0.999), lambda=0.01, epsilon=1.0e-8, couple=false)"},
-    {"RMSProp(0.01; centred=true)", "RMSProp(0.01, 0.9, 1.0e-8; centred = true)"},
+    {"RMSProp(0.01; centred=true)", "RMSProp(eta=0.01, rho=0.9, epsilon=1.0e-8, centred=true)"},
     {"OptimiserChain(ClipNorm(1), AccumGrad(4), Lion())",
      "OptimiserChain(ClipNorm(omega=1.0, p=2.0, throw=true), AccumGrad(4), "
      "Lion(eta=0.001, beta=(0.9, 0.999)))"},
@@ -780,12 +780,54 @@ static const char *const rules[][2] = {
     {"MixedPrecision(Adam())",
      "MixedPrecision{Float32}(Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8))"},
     {"MixedPrecision(Float64, OptimiserChain(SignDecay(), Descent()), scale=1024)",
-     "MixedPrecision{Float64}(OptimiserChain(SignDecay(0.001), Descent(0.1)); scale=1024.0)"},
+     "MixedPrecision{Float64}(OptimiserChain(SignDecay(lambda=0.001), Descent(0.1)); "
+     "scale=1024.0)"},
     {"MixedPrecision(Descent(); growth=2000)",
      "MixedPrecision{Float32}(Descent(0.1); scale=65536.0, growth=2000)"},
     {"MixedPrecision{Float32}(Descent(0.1); scale=65536.0, growth=2000)",
      "MixedPrecision{Float32}(Descent(0.1); scale=65536.0, growth=2000)"},
 };
+
+/* Every rule with its defaults, as Optimisers.jl 0.4.8 prints it; see rules.c for the exceptions.
+ */
+static const char *const printed_rules[] = {
+    "Descent(0.1)",
+    "Momentum(eta=0.01, rho=0.9)",
+    "Nesterov(eta=0.001, rho=0.9)",
+    "RMSProp(eta=0.001, rho=0.9, epsilon=1.0e-8, centred=false)",
+    "Rprop(eta=0.001, ell=(0.5, 1.2), gamma=(1.0e-6, 50.0))",
+    "Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)",
+    "Lion(eta=0.001, beta=(0.9, 0.999))",
+    "RAdam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)",
+    "AdaMax(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)",
+    "OAdam(eta=0.001, beta=(0.5, 0.9), epsilon=1.0e-8)",
+    "AdaGrad(eta=0.1, epsilon=1.0e-8)",
+    "AdaDelta(rho=0.9, epsilon=1.0e-8)",
+    "AMSGrad(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)",
+    "NAdam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)",
+    "AdamW(eta=0.001, beta=(0.9, 0.999), lambda=0.0, epsilon=1.0e-8, couple=true)",
+    "AdaBelief(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-16)",
+    "WeightDecay(lambda=0.0005)",
+    "SignDecay(lambda=0.001)",
+    "ClipGrad(delta=10.0)",
+    "ClipNorm(omega=10.0, p=2.0, throw=true)",
+};
+
+/* The text of a rule is its notation: it is read as the same rule. */
+static void rules_print_as_in_Optimisers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof printed_rules / sizeof printed_rules[0]; i++) {
+        FX_SCOPE;
+        const char *want = printed_rules[i];
+        char call[40], text[200];
+        snprintf(call, sizeof call, "%.*s()", (int)strcspn(want, "("), want);
+        fx_summary(fx_parse_optimiser(call), text, sizeof text);
+        assert_string_equal(text, want);
+        fx_summary(fx_parse_optimiser(want), text, sizeof text);
+        assert_string_equal(text, want);
+    }
+}
 
 static const char *const wrong_rules[][2] = {
     {"", "optimiser, column 1: expected an optimiser such as Adam(0.001), got the end of the text"},
@@ -860,6 +902,7 @@ static void losses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_print_as_in_Optimisers),
         cmocka_unit_test(written_by_hand),
         cmocka_unit_test(options_that_are_not_printed),
         cmocka_unit_test(functions_of_base),

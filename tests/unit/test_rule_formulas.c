@@ -160,9 +160,9 @@ static void make_cases(rule_case out[CASES])
         {fx_rprop(.eta = 0.1, .ell1 = 0.25, .ell2 = 1.5, .gamma1 = 0.05, .gamma2 = 0.2), by_rprop,
          "Leaf(Rprop(eta=0.1, ell=(0.25, 1.5), gamma=(0.05, 0.2)), (" V2 ", " V2 "))"},
         {fx_rmsprop(.eta = 0.1, .rho = 0.8, .epsilon = 1e-3), by_rmsprop,
-         "Leaf(RMSProp(0.1, 0.8, 0.001; centred = false), (" V2 ", false))"},
+         "Leaf(RMSProp(eta=0.1, rho=0.8, epsilon=0.001, centred=false), (" V2 ", false))"},
         {fx_rmsprop(.eta = 0.1, .rho = 0.8, .epsilon = 1e-3, .centred = true), by_centred,
-         "Leaf(RMSProp(0.1, 0.8, 0.001; centred = true), (" V2 ", " V2 "))"},
+         "Leaf(RMSProp(eta=0.1, rho=0.8, epsilon=0.001, centred=true), (" V2 ", " V2 "))"},
         {fx_adamax(BETAS), by_adamax,
          "Leaf(AdaMax(eta=0.1, beta=(0.7, 0.9), epsilon=0.001), (" V2 ", " V2 ", (0.7, 0.9)))"},
         {fx_nadam(BETAS), by_nadam, NULL},
@@ -183,7 +183,8 @@ static void make_cases(rule_case out[CASES])
          "Leaf(Lion(eta=0.1, beta=(0.7, 0.9)), " V2 ")"},
         {fx_optimiser_chain(fx_weight_decay(0.1), inner, fx_momentum(.eta = 0.1, .rho = 0.5)),
          by_chain,
-         "Leaf(OptimiserChain(WeightDecay(0.1), OptimiserChain(ClipGrad(0.6), SignDecay(0.2)), "
+         "Leaf(OptimiserChain(WeightDecay(lambda=0.1), OptimiserChain(ClipGrad(delta=0.6), "
+         "SignDecay(lambda=0.2)), "
          "Momentum(eta=0.1, rho=0.5)), (nothing, (nothing, nothing), " V2 "))"},
         {fx_clip_norm(0.5), by_clip_norm, "Leaf(ClipNorm(omega=0.5, p=2.0, throw=true), nothing)"},
         {fx_clip_norm(.omega = 0.25, .p = (double)INFINITY, .throws = false), by_clip_infinity,
@@ -505,7 +506,7 @@ static void adjusting(void **state)
     assert_true(fx_eta(opt) == 0.5);
     fx_summary(fx_child(opt, 1), text, sizeof text);
     assert_non_null(strstr(text, "OptimiserChain(ClipNorm(omega=2.0, p=1.0, throw=false), "
-                                 "WeightDecay(0.25), AdamW(eta=0.5, beta=(0.5, 0.999), "
+                                 "WeightDecay(lambda=0.25), AdamW(eta=0.5, beta=(0.5, 0.999), "
                                  "lambda=0.25, epsilon=0.0001, couple=false))"));
     assert_int_equal(fx_adjust(opt, .eta = 0.125, .rho = 0.5), FX_STATUS_ARGUMENT);
     assert_non_null(strstr(fx_error_take().message, "AdamW(eta=0.5, beta=(0.5, 0.999), lambda="

@@ -31,6 +31,45 @@ static void put_notation(FILE *to, const char *option, void *object)
     free(text);
 }
 
+/* Replaces the first occurrence of a word from `at` on, in place. Returns what follows it. */
+static char *replace(char *at, const char *word, const char *by)
+{
+    at = strstr(at, word);
+    if (!at)
+        return NULL;
+    memmove(at + strlen(by), at + strlen(word), strlen(at + strlen(word)) + 1);
+    memcpy(at, by, strlen(by));
+    return at + strlen(by);
+}
+
+/* Writes some rules as versions did that did not print the names of their numbers, so that training
+ * can be resumed from the checkpoints of these versions. The text becomes shorter. */
+static void cut_names(char *text)
+{
+    static const struct {
+        const char *rule, *words[4];
+    } rules[] = {{"WeightDecay(", {"lambda="}},
+                 {"SignDecay(", {"lambda="}},
+                 {"ClipGrad(", {"delta="}},
+                 {"RMSProp(", {"eta=", "rho=", "epsilon=", ", centred="}}};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        for (char *at = strstr(text, rules[i].rule); at; at = strstr(at, rules[i].rule)) {
+            for (int k = 0; k < 4 && at && rules[i].words[k]; k++)
+                at = replace(at, rules[i].words[k], k < 3 ? "" : "; centred = ");
+            if (!at)
+                break;
+        }
+}
+
+static void put_optimiser(FILE *to, const char *notation)
+{
+    char *text = text_of(fx_parse_optimiser(notation), fx_summary);
+    if (text)
+        cut_names(text);
+    fprintf(to, "--optimiser %s\n", text ? text : "");
+    free(text);
+}
+
 /* The name of the target column or entry. A target file has no name, so that it may be renamed. */
 static const char *name_of_target(const dataset *d)
 {
@@ -62,7 +101,7 @@ static void put_settings(const train_run *r, FILE *to)
         fprintf(to, "--missing %s\n", r->o->data.missing);
     if (r->target_std || (r->o->raw_targets && !r->p.classes))
         fprintf(to, "%s--raw-targets\n", r->o->raw_targets ? "" : "no ");
-    put_notation(to, "--optimiser", fx_parse_optimiser(r->o->optimiser));
+    put_optimiser(to, r->o->optimiser);
     if (r->schedule) {
         put_notation(to, "--schedule", r->schedule);
         fprintf(to, "%s--schedule-steps\n", r->schedule_steps ? "" : "no ");
