@@ -278,10 +278,12 @@ FX_API void *fxi_clip_global_norm(void *gradient, double most);
  * losses (arrays), or tuples of a loss and a gradient. The sums are computed on the devices, by
  * NCCL or RCCL if it is installed and each gradient is on its own GPU of one backend; otherwise by
  * copies, in the order of the gradients. All models get the same bits; 16-bit numbers are added in
- * Float32. The call computes the gradients and the arrays of fx_want; the results are constants for
- * later gradients. On failure `gradients` is not changed. FX_STATUS_SHAPE and FX_STATUS_ARGUMENT
- * name the first parameter that differs, with its sizes and devices; FX_STATUS_DTYPE names an array
- * that is not floating-point; FX_STATUS_DEVICE names the operation of NCCL that failed. */
+ * Float32. An array on which a model's loss does not depend counts as zeros there; if no loss
+ * depends on it, fx_update leaves it unchanged. The call computes the gradients and the arrays of
+ * fx_want; the results are constants for later gradients. On failure `gradients` is not changed.
+ * FX_STATUS_SHAPE and FX_STATUS_ARGUMENT name the first parameter that differs, with its sizes and
+ * devices; FX_STATUS_DTYPE names an array that is not floating-point; FX_STATUS_DEVICE names the
+ * operation of NCCL that failed. */
 FX_API fx_status fx_average(int n, void **gradients);
 
 /* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */
@@ -309,9 +311,9 @@ FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
  * rebinds the handles of the model's arrays: pointers to parameters stay valid and have the new
  * values. Arrays on which the loss of fx_gradient does not depend, and their states, are not
  * changed: weight decay and the momentum of earlier updates are not applied to them. In Flux their
- * gradient is `nothing`, with the same effect. (With several processes, the gradient of such an
- * array is 0 if another member uses the array: dist.h.) On failure model and state are not changed.
- * A GPU can find an index out of range only after the call has returned FX_OK (ops.h).
+ * gradient is `nothing`, with the same effect. With fx_dist_optimiser, their gradient is 0
+ * instead, because another member may use them (dist.h). On failure model and state are not
+ * changed. A GPU can find an index out of range only after the call has returned FX_OK (ops.h).
  * FX_STATUS_ARGUMENT if the three trees do not match or .observations is out of range;
  * FX_STATUS_SHAPE if the size of a gradient, or of the state's arrays, differs from that of the
  * parameter, or if a new value has another element type than the old one; FX_STATUS_DEVICE if

@@ -302,6 +302,15 @@ static void average(averages *a)
     }
 }
 
+/* An update must still find that no copy's loss depends on a parameter. */
+static bool is_unused(const averages *a, const row *r)
+{
+    bool unused = true;
+    for (int k = 0; k < a->n; k++)
+        unused = unused && fxi_is_no_gradient(r->given[k]);
+    return unused;
+}
+
 static void split(averages *a, const bucket *b, int k)
 {
     int64_t at = 0, sizes[FX_MAX_DIMS];
@@ -310,7 +319,8 @@ static void split(averages *a, const bucket *b, int k)
         for (int d = 0; d < fx_ndims(x); d++)
             sizes[d] = fx_size(x, d);
         fx_array *part = fx_slice(b->vector[k], 0, at, at + fx_length(x));
-        a->rows[i].mean[k] = fxi_reshape(part, fx_ndims(x), sizes);
+        a->rows[i].mean[k] =
+            is_unused(a, &a->rows[i]) ? a->rows[i].given[k] : fxi_reshape(part, fx_ndims(x), sizes);
         at += fx_length(x);
     }
 }

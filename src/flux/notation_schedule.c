@@ -122,7 +122,7 @@ static fx_schedule *take_warmup(fxi_reader *r, const char *start)
     return then && take(r, ')', ")") ? made(r, fx_schedule_warmup(from, steps, then), start) : NULL;
 }
 
-/* "schedule, period", or "period, schedule" as cflux 0.2 and earlier wrote it */
+/* "schedule, period", or "period, schedule", as earlier versions wrote it */
 static fx_schedule *take_loop(fxi_reader *r, const char *start)
 {
     const char c = fxi_reader_peek(r);

@@ -10,8 +10,8 @@
 #include <cflux/optim.h>
 
 #include "error.h"
+#include "map_gradient.h"
 #include "rules.h"
-#include "update_items.h"
 
 typedef struct squares {
     fx_array *largest; /* magnitude of an element; also the first error */
@@ -56,10 +56,9 @@ fx_array *fx_global_norm(void *gradient)
     return fx_keep(status == FX_OK ? fx_mul(s.scale, fx_sqrt(s.sum)) : fx_error_array(status));
 }
 
-/* An update must still find that the loss does not depend on an array. */
 static fx_array *scaled(fx_array *x, void *factor)
 {
-    return fxi_is_no_gradient(x) ? x : fx_mul(x, fx_cast(factor, fx_eltype(x)));
+    return fx_mul(x, fx_cast(factor, fx_eltype(x)));
 }
 
 void *fxi_clip_global_norm(void *gradient, double most)
@@ -72,5 +71,6 @@ void *fxi_clip_global_norm(void *gradient, double most)
     if (fx_is_error(norm))
         return !gradient || fx_is_array(gradient) ? fx_keep(norm)
                                                   : fx_error_object(fx_type_of(gradient));
-    return fx_keep(fx_fmap_with(scaled, fxi_norm_factor(fx_scalar(most), most, norm), gradient));
+    return fx_keep(
+        fxi_map_gradient(scaled, fxi_norm_factor(fx_scalar(most), most, norm), gradient));
 }

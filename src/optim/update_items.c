@@ -161,22 +161,6 @@ static fx_status mismatch(const fx_spot *at, int tree)
 /* ---- parameters that the loss does not use ----------------------------------------------------
  */
 
-bool fxi_is_no_gradient(const fx_array *g)
-{
-    return g->node && g->node->no_gradient;
-}
-
-/* True for the result of fx_gradient for a parameter that the loss does not use: a literal 0, on no
- * device. */
-static bool is_literal_zero(const fx_array *g)
-{
-    const fxi_node *n = fx_is_array(g) && !fx_is_error(g) ? g->node : NULL;
-    while (n && !n->data && !n->device && (n->op == FX_OP_EXPAND || n->op == FX_OP_RESHAPE))
-        n = n->in[0];
-    return n && !n->data && n->op == FX_OP_CONST && !n->attr.literal.is_integer &&
-           n->attr.literal.number == 0;
-}
-
 /* A layer that the forward pass forgets would otherwise never learn, without a message. */
 static void note_unused(fxi_items *s, const fx_spot *at, const fx_communicator *among)
 {
@@ -189,7 +173,7 @@ static void note_unused(fxi_items *s, const fx_spot *at, const fx_communicator *
 
 static bool is_unused(const void *gradient)
 {
-    return !gradient || is_literal_zero(gradient);
+    return !gradient || (fx_is_array(gradient) && fxi_is_no_gradient(gradient));
 }
 
 static void name_unused(const fxi_items *s)
@@ -232,7 +216,7 @@ void fxi_update_name_unused(const fx_communicator *among, const fx_update_args *
 /* ---- a loss without parameters -------------------------------------------------------------- */
 
 typedef struct dependence {
-    fxi_state_leaf *first; /* of the leaves whose gradient is a literal 0 */
+    fxi_state_leaf *first; /* of the leaves that the loss does not use */
     bool used;             /* a leaf has another gradient, or a message has named it */
 } dependence;
 
@@ -248,7 +232,7 @@ static fx_walk find_used(const fx_spot *at, void *user)
     fxi_state_leaf *l = state;
     if (l->frozen || !g)
         return FX_WALK_PASS;
-    d->used = l->named || !is_literal_zero(g);
+    d->used = l->named || !is_unused(g);
     d->first = d->first ? d->first : l;
     return d->used ? FX_WALK_STOP : FX_WALK_PASS;
 }

@@ -75,9 +75,6 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
  * (n ≥ 1) are replaced by their means too; the first is the guard. */
 fx_status fxi_update_among(const fx_communicator *among, const fx_update_args *a, int n,
                            fx_array **io_means);
-/* True for the result of fx_gradient for an array on which the loss does not depend. An update
- * leaves the array unchanged, as Optimisers.jl does if its gradient is `nothing`. */
-bool fxi_is_no_gradient(const fx_array *g);
 /* The message of an update about parameters on which this member's loss does not depend, for a
  * gradient that is averaged before the update. */
 void fxi_update_name_unused(const fx_communicator *among, const fx_update_args *a);

@@ -1,6 +1,7 @@
 /* trainstep.c: one training step for loops that programs write: see train.h. fx_want marks the
  * outputs before the update, so the plan of the update computes them from the old parameters. */
 #include "error.h"
+#include "map_gradient.h"
 
 #include <cflux/grad.h>
 #include <cflux/ops.h>
@@ -77,7 +78,7 @@ static void *trainstep(fx_outputs_fn f, void *model, const fx_batch *batch, void
     if (status != FX_OK)
         return fx_error_array(status);
     if (factor > 0 && with_gradient)
-        gradient = fx_fmap_with(unscaled, &factor, gradient);
+        gradient = fxi_map_gradient(unscaled, &factor, gradient);
     return fx_keep(with_gradient ? fx_named_tuple("outputs", outputs, "gradient", gradient)
                                  : outputs);
 }

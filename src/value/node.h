@@ -105,6 +105,14 @@ struct fx_array {
     fx_status status;
 };
 
+/* True for the result of fx_gradient for an array on which the loss does not depend. An update
+ * leaves the array unchanged, as Optimisers.jl does if its gradient is `nothing`. Zeros that a
+ * program makes are a gradient like others. */
+static inline bool fxi_is_no_gradient(const fx_array *g)
+{
+    return g->node && g->node->no_gradient;
+}
+
 /* fx_dtype_size without a call: every new node and every leaf of a graph needs it. */
 extern const uint8_t fxi_dtype_sizes[FX_DTYPE_COUNT];
 static inline size_t fxi_dtype_size(int dtype)

@@ -37,6 +37,7 @@ EXCEPTIONS = {
     ("nn", "own_gradient.h"): "attention computes its scores again for the gradient",
     ("nn", "recorded_part.h"): "a recorded training step skips the calls of a layer or loss",
     ("nn", "check_arguments.h"): "fx_chain checks its arguments as fx_tuple does",
+    ("train", "map_gradient.h"): "a gradient without the scale of the loss names the parameters that the loss does not use",
     ("train", "dist_update.h"): "fx_train updates with the gradients of all processes, whatever the rules",
 }
 

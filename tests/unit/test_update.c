@@ -450,14 +450,32 @@ static void loss_without_the_model(void **test)
     fx_message_set_hook(NULL, NULL);
 }
 
+static void *square_of_layer(void *model, const fx_batch *batch, void *user)
+{
+    (void)batch;
+    return fx_sum(fx_square(fx_call(fx_child(model, *(int64_t *)user), fx_ones(2, 3))));
+}
+
+/* Frozen, so that only the update with its gradient changes the model. */
+static void *gradient_of_trainstep(void *m, int64_t layer)
+{
+    void *frozen =
+        fx_setup(fx_mixed_precision(fx_descent(0), .type = FX_DTYPE_F32, .scale = 64), m);
+    return fx_child_named(fx_trainstep_withgradient(square_of_layer, m, NULL, frozen, &layer),
+                          "gradient");
+}
+
 /* One step of a model of two layers whose loss uses only one of them. how 1: recorded; 2: with
- * clipped gradients; 3: out of place. */
+ * clipped gradients; 3: out of place; 4: with the mean of one gradient; 5: with the gradient of a
+ * training step that scales its loss. */
 static void use_one_layer(void *opt, void *m, int64_t layer, int how)
 {
     FXI_OPEN(how == 1 ? FXI_SCOPE_RECORD : FXI_SCOPE_STEP);
-    fx_array *loss = fx_sum(fx_square(fx_call(fx_child(m, layer), fx_ones(2, 3))));
-    void *g = fx_gradient(loss, m);
+    void *g = how == 5 ? gradient_of_trainstep(m, layer)
+                       : fx_gradient(square_of_layer(m, NULL, &layer), m);
     g = how == 2 ? fx_clip_global_norm(g, 0.5) : g;
+    if (how == 4)
+        assert_int_equal(fx_average(1, &g), FX_OK);
     if (how != 3) {
         assert_int_equal(fx_update(opt, m, g), FX_OK);
         return;
@@ -472,7 +490,7 @@ static void use_one_layer(void *opt, void *m, int64_t layer, int how)
 static void unused_arrays_stay(void **test)
 {
     (void)test;
-    for (int how = 0; how < 4; how++) {
+    for (int how = 0; how < 6; how++) {
         FX_SCOPE;
         fx_dense_layer *a = fx_dense(2, 2), *b = fx_dense(2, 2);
         void *m = fx_tuple(a, b), *opt = fx_setup(fx_adamw(0.1, .lambda = 0.1), m);
