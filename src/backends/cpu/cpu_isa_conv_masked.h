@@ -90,7 +90,7 @@ FXI_INLINE vf masked_load(const masked_lanes *m, const float *x, const bool insi
     const vf first = inside ? masked_vector(x) : FXI_LOAD_PART_F32(m->first, x),
              second = inside ? masked_vector(x + MASKED_LANES)
                              : FXI_LOAD_PART_F32(m->second, x + MASKED_LANES);
-    return FXI_WINOGRAD_EVEN(first, second);
+    return FXI_EVEN_ELEMENTS(first, second);
 }
 
 /* Whether the vectors of the rows top … bottom are inside the array of x: `left` is the offset of
@@ -148,12 +148,15 @@ FXI_INLINE void masked_finish(const fxi_conv_masked *p, vf *x, int64_t j, const 
     }
 }
 
-/* Adds the taps of one column of the kernel, s, to the sums t of a tile. The loop runs over the
- * rows of x, not over those of the tile, so that each vector of x is loaded once and then meets up
- * to K sums. All conditions but `rows` are known to the compiler, which removes them. */
-FXI_INLINE void masked_column(vf *t, const float *x, int64_t pitch, uint32_t rows, const vf *s,
-                              const masked_lanes *m, const bool inside, const bool whole,
-                              const int S, const int K, const int R, const int N)
+/* Adds the products of x and s for one column of the kernel to the sums t. s has its K weights for
+ * each of N columns, and t the R rows of each; for the gradient of the `weight`, s has R rows of
+ * gy, and t the sum of each weight. The loop runs over the rows of x, not over those of the tile,
+ * so that each vector of x is loaded once and then meets up to K sums. All conditions but `rows`
+ * are known to the compiler, which removes them. */
+FXI_INLINE void masked_rows_of_x(vf *t, const float *x, int64_t pitch, uint32_t rows, const vf *s,
+                                 const masked_lanes *m, const bool inside, const bool whole,
+                                 const bool weight, const int S, const int K, const int R,
+                                 const int N)
 {
     MASKED_UNROLL
     for (int i = 0; i < (R - 1) * S + K; i++, x += pitch) {
@@ -168,10 +171,27 @@ FXI_INLINE void masked_column(vf *t, const float *x, int64_t pitch, uint32_t row
             if (i < l || (i - l) % S != 0 || r >= R)
                 continue;
             MASKED_UNROLL
-            for (int j = 0; j < N; j++)
-                t[j * R + r] = masked_add(m, a, s[j * K + l], t[j * R + r], whole);
+            for (int j = 0; j < N; j++) {
+                vf *sum = weight ? &t[l * N + j] : &t[j * R + r];
+                *sum = masked_add(m, a, weight ? s[j * R + r] : s[j * K + l], *sum, whole);
+            }
         }
     }
+}
+
+/* Chooses the loop for one column of the kernel: with or without masks of the loads, and of the
+ * multiply-adds. */
+FXI_INLINE void masked_column(vf *t, const float *x, int64_t pitch, uint32_t rows, const vf *s,
+                              const fxi_conv_lanes *lanes, bool inside, const bool weight,
+                              const int S, const int K, const int R, const int N)
+{
+    const masked_lanes m = masked_lanes_of(lanes);
+    if (!inside)
+        masked_rows_of_x(t, x, pitch, rows, s, &m, false, false, weight, S, K, R, N);
+    else if (FXI_LANES_COST && lanes->add == MASKED_FULL)
+        masked_rows_of_x(t, x, pitch, rows, s, &m, true, true, weight, S, K, R, N);
+    else
+        masked_rows_of_x(t, x, pitch, rows, s, &m, true, false, weight, S, K, R, N);
 }
 
 /* R rows of vector v, from `row` on, for N columns. The weights of a column of the kernel are
@@ -195,7 +215,6 @@ FXI_INLINE void masked_tile(const fxi_conv_masked *p, int64_t v, int64_t row, co
         const float *w = p->w + c * p->wterm;
         const fxi_conv_lanes *lanes = p->lanes + v * p->k[0];
         for (int64_t k = 0; k < p->k[0]; k++, lanes++, x += p->dilation[0], w += p->wtap[0]) {
-            const masked_lanes m = masked_lanes_of(lanes);
             MASKED_KEEP(rows);
             vf s[MASKED_PAIR * MASKED_TAPS];
             MASKED_UNROLL
@@ -203,12 +222,7 @@ FXI_INLINE void masked_tile(const fxi_conv_masked *p, int64_t v, int64_t row, co
                 MASKED_UNROLL
             for (int l = 0; l < K; l++)
                 s[j * K + l] = vf_splat(w[j * p->wcolumn + l * p->wtap[1]]);
-            if (!inside)
-                masked_column(t, x, pitch, rows, s, &m, false, false, S, K, R, N);
-            else if (FXI_LANES_COST && lanes->add == MASKED_FULL)
-                masked_column(t, x, pitch, rows, s, &m, true, true, S, K, R, N);
-            else
-                masked_column(t, x, pitch, rows, s, &m, true, false, S, K, R, N);
+            masked_column(t, x, pitch, rows, s, lanes, inside, false, S, K, R, N);
         }
     }
     const uint32_t stored = masked_first(p->out[0] - v * MASKED_LANES);
@@ -253,7 +267,7 @@ FXI_INLINE void masked_planes(const fxi_conv_masked *p, const int S, const int K
     }
 }
 
-/* As masked_column, for the rows of a tile with the remainders that count from its first row. */
+/* As masked_rows_of_x, for the rows of a tile with the remainders that count from its first row. */
 FXI_INLINE void spread_column(vf *t, const float *x, int64_t pitch, uint32_t rows, const vf *s,
                               const masked_lanes *m, const bool inside, const int K)
 {
@@ -316,9 +330,9 @@ FXI_INLINE void spread_tile(const fxi_conv_masked *p, int64_t v, int64_t row, co
     for (int r = 0; r < R; r++)
         if (written >> r & 1) {
             masked_store(FXI_LANES_F32(low), low == MASKED_FULL, y + r * p->out[0],
-                         FXI_WINOGRAD_LOW(t[0][r], t[1][r]));
+                         FXI_ALTERNATE_LOW(t[0][r], t[1][r]));
             masked_store(FXI_LANES_F32(high), high == MASKED_FULL, y + r * p->out[0] + MASKED_LANES,
-                         FXI_WINOGRAD_HIGH(t[0][r], t[1][r]));
+                         FXI_ALTERNATE_HIGH(t[0][r], t[1][r]));
         }
 }
 
@@ -331,30 +345,6 @@ FXI_INLINE void spread_planes(const fxi_conv_masked *p, const int K)
     for (int64_t row = -(p->before[1] & 1); row < p->out[1]; row += SPREAD_ROWS)
         for (int64_t v = 0; v * width < p->out[0] + (p->before[0] & 1); v++)
             spread_tile(p, v, row, K);
-}
-
-/* Adds the products of one column of the kernel to its sums t. g: R rows of gy, of N planes. */
-FXI_INLINE void weight_column(vf *t, const float *x, int64_t pitch, uint32_t rows, const vf *g,
-                              const masked_lanes *m, const bool inside, const bool whole,
-                              const int S, const int K, const int R, const int N)
-{
-    MASKED_UNROLL
-    for (int i = 0; i < (R - 1) * S + K; i++, x += pitch) {
-        MASKED_KEEP(x);
-        if (!(rows >> i & 1))
-            continue;
-        vf a = masked_load(m, x, inside, S);
-        MASKED_KEEP_VECTOR(a);
-        MASKED_UNROLL
-        for (int l = 0; l < K; l++) {
-            const int r = (i - l) / S;
-            if (i < l || (i - l) % S != 0 || r >= R)
-                continue;
-            MASKED_UNROLL
-            for (int j = 0; j < N; j++)
-                t[l * N + j] = masked_add(m, a, g[j * R + r], t[l * N + j], whole);
-        }
-    }
 }
 
 /* Adds the products of R rows of vector v to the sums. All rows must exist: a row that is taken
@@ -383,18 +373,12 @@ FXI_INLINE void masked_weight_tile(const fxi_conv_masked *p, vf *sums, int64_t v
     const float *x = p->x + top * p->in[0] + left;
     const fxi_conv_lanes *lanes = p->lanes + v * p->k[0];
     for (int64_t k = 0; k < p->k[0]; k++, lanes++, x += p->dilation[0], sums += N * K) {
-        const masked_lanes m = masked_lanes_of(lanes);
         MASKED_KEEP(rows);
         vf t[MASKED_PAIR * MASKED_TAPS];
         MASKED_UNROLL
         for (int i = 0; i < N * K; i++)
             t[i] = sums[i];
-        if (!inside)
-            weight_column(t, x, pitch, rows, g, &m, false, false, S, K, R, N);
-        else if (FXI_LANES_COST && lanes->add == MASKED_FULL)
-            weight_column(t, x, pitch, rows, g, &m, true, true, S, K, R, N);
-        else
-            weight_column(t, x, pitch, rows, g, &m, true, false, S, K, R, N);
+        masked_column(t, x, pitch, rows, g, lanes, inside, true, S, K, R, N);
         MASKED_UNROLL
         for (int i = 0; i < N * K; i++)
             sums[i] = t[i];

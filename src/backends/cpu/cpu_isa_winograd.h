@@ -11,27 +11,27 @@
 typedef float winograd_panel __attribute__((vector_size(FXI_CONV_N * sizeof(float))));
 
 /* The even and the odd elements of two vectors, and the two halves of their alternation. */
-#define FXI_WINOGRAD_EVEN_4(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
-#define FXI_WINOGRAD_ODD_4(a, b)  __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#define FXI_EVEN_ELEMENTS_4(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define FXI_ODD_ELEMENTS_4(a, b)  __builtin_shufflevector(a, b, 1, 3, 5, 7)
 #if FXI_VECTOR_BYTES == 64
-#define FXI_WINOGRAD_EVEN(a, b)                                                                    \
+#define FXI_EVEN_ELEMENTS(a, b)                                                                    \
     __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
-#define FXI_WINOGRAD_ODD(a, b)                                                                     \
+#define FXI_ODD_ELEMENTS(a, b)                                                                     \
     __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
-#define FXI_WINOGRAD_LOW(a, b)                                                                     \
+#define FXI_ALTERNATE_LOW(a, b)                                                                    \
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define FXI_WINOGRAD_HIGH(a, b)                                                                    \
+#define FXI_ALTERNATE_HIGH(a, b)                                                                   \
     __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #elif FXI_VECTOR_BYTES == 32
-#define FXI_WINOGRAD_EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
-#define FXI_WINOGRAD_ODD(a, b)  __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
-#define FXI_WINOGRAD_LOW(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define FXI_WINOGRAD_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define FXI_EVEN_ELEMENTS(a, b)  __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define FXI_ODD_ELEMENTS(a, b)   __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#define FXI_ALTERNATE_LOW(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define FXI_ALTERNATE_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #else
-#define FXI_WINOGRAD_EVEN(a, b) FXI_WINOGRAD_EVEN_4(a, b)
-#define FXI_WINOGRAD_ODD(a, b)  FXI_WINOGRAD_ODD_4(a, b)
-#define FXI_WINOGRAD_LOW(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define FXI_WINOGRAD_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define FXI_EVEN_ELEMENTS(a, b)  FXI_EVEN_ELEMENTS_4(a, b)
+#define FXI_ODD_ELEMENTS(a, b)   FXI_ODD_ELEMENTS_4(a, b)
+#define FXI_ALTERNATE_LOW(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define FXI_ALTERNATE_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
 /* One row of n tiles. V: a vector of the tiles; narrow rows use shorter vectors. */
@@ -54,8 +54,8 @@ typedef float winograd_panel __attribute__((vector_size(FXI_CONV_N * sizeof(floa
             memcpy(t + i + 6 * apart, &t3, sizeof t3);                                             \
         }                                                                                          \
     }
-FXI_WINOGRAD_ROW(winograd_row, vf, FXI_WINOGRAD_EVEN, FXI_WINOGRAD_ODD)
-FXI_WINOGRAD_ROW(winograd_row_short, f32x16b, FXI_WINOGRAD_EVEN_4, FXI_WINOGRAD_ODD_4)
+FXI_WINOGRAD_ROW(winograd_row, vf, FXI_EVEN_ELEMENTS, FXI_ODD_ELEMENTS)
+FXI_WINOGRAD_ROW(winograd_row_short, f32x16b, FXI_EVEN_ELEMENTS_4, FXI_ODD_ELEMENTS_4)
 
 static void winograd_rows(const fxi_winograd_rows *p)
 {
@@ -96,7 +96,7 @@ static void winograd_points(const fxi_winograd_points *p)
 /* Stores two neighbouring outputs of each tile of a vector. */
 FXI_INLINE void winograd_pair(float *z, vf left, vf right)
 {
-    const vf low = FXI_WINOGRAD_LOW(left, right), high = FXI_WINOGRAD_HIGH(left, right);
+    const vf low = FXI_ALTERNATE_LOW(left, right), high = FXI_ALTERNATE_HIGH(left, right);
     memcpy(z, &low, sizeof low);
     memcpy(z + sizeof(vf) / sizeof(float), &high, sizeof high);
 }

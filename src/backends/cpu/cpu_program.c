@@ -120,11 +120,6 @@ typedef struct builder {
     bool busy[MAX_TILES];
 } builder;
 
-static size_t register_size(int dtype)
-{
-    return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
-}
-
 static int tile_location(const builder *m, int number)
 {
     return m->spec->nin + number;
@@ -344,7 +339,7 @@ static void spread_scalars(builder *m, const fxi_cpu_task *t)
         /* Read as a single number, not a scalar at all, or spread for an earlier task. */
         if ((ones >> i & 1) || r->scalar == NOWHERE || r->vector != NOWHERE)
             continue;
-        const size_t size = register_size(r->dtype);
+        const size_t size = fxi_cpu_register_size(r->dtype);
         r->vector = (int16_t)tile_location(m, take_tiles(m, 1));
         add_first(m, t->reads[i],
                   size == 8   ? splat64
@@ -362,7 +357,7 @@ static void release_tiles(builder *m, int k, size_t size, bool same)
     for (int i = 0; i < t->nreads; i++) {
         register_location *a = &m->regs[t->reads[i]];
         /* Operands in their own memory have no tile to free. */
-        if (a->tile < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
+        if (a->tile < 0 || a->last_use != k || (fxi_cpu_register_size(a->dtype) == size) != same)
             continue;
         m->busy[a->tile] = false;
         a->tile = NOWHERE;
@@ -376,7 +371,7 @@ static void assign_result(builder *m, int k)
 {
     const int r = m->tasks[k].result, o = output_of(m, r);
     register_location *to = &m->regs[r];
-    const size_t size = register_size(to->dtype);
+    const size_t size = fxi_cpu_register_size(to->dtype);
     release_tiles(m, k, size, true);
     if (o >= 0 && !half(to->dtype)) {
         /* The final number is known when the tiles are counted. */
@@ -491,10 +486,11 @@ static size_t widest(const fxi_program_spec *s)
 {
     size_t size = 4;
     for (int k = 0; k < s->nin; k++)
-        size = register_size(s->in[k].dtype) > size ? register_size(s->in[k].dtype) : size;
+        size = fxi_cpu_register_size(s->in[k].dtype) > size ? fxi_cpu_register_size(s->in[k].dtype)
+                                                            : size;
     for (int k = 0; k < s->program.n; k++)
-        size = register_size(s->program.instr[k].dtype) > size
-                   ? register_size(s->program.instr[k].dtype)
+        size = fxi_cpu_register_size(s->program.instr[k].dtype) > size
+                   ? fxi_cpu_register_size(s->program.instr[k].dtype)
                    : size;
     return size;
 }

@@ -12,6 +12,7 @@
  */
 #include "cpu_parallel.h"
 #include "cpu_row.h"
+#include "cpu_row_divide.h"
 #include "cpu_task.h"
 #include "memory.h"
 #include <string.h>
@@ -19,43 +20,7 @@
 enum {
     NOWHERE = -1,
     MAX_REGISTERS = 128,
-    /* Bounds the scratch for values of rows: 8 bytes for each value and row of a block (lay_out).
-     */
-    BLOCK_ROWS = 64,
-    PART_TERMS = 16, /* the fewest terms of a part for each accumulator of a sum across rows */
-    BLOCK_BYTES = 24 << 10, /* bytes of a block's elements in all locations: they stay in the
-                               first-level cache */
-    /* Longer rows: a block has up to LEAST_ROWS, so that they share the calls on values of rows, if
-     * these stay in the second-level cache. */
-    LEAST_ROWS = 4,
-    LONG_BYTES = 128 << 10,
-    /* The same for a tile. With 64 KiB, minima of 16 rounds on one thread were up to 5 % lower for
-     * cross-entropies and gradients of norms, and 1 % higher for a layer norm. On two threads, the
-     * differences were smaller than the noise. */
-    TILE_BYTES = 32 << 10,
-    AHEAD_BYTES = 256 << 10, /* of the next block, the most that are fetched in advance */
-    /* Columns: a block has all neighbouring columns or from LEAST_COLUMNS to MOST_COLUMNS of them,
-     * so that calls are long, and about COLUMN_BYTES in all locations: a part of the second-level
-     * cache. As far as LEAST_COLUMNS allows, they are narrowed until there are BLOCKS blocks, or
-     * one for every BLOCK_ELEMENTS elements if these are fewer. */
-    MOST_COLUMNS = 512,
-    LEAST_COLUMNS = 128,
-    COLUMN_BYTES = 1 << 20,
-    BLOCKS = 16,
-    BLOCK_ELEMENTS = 32 << 10
 };
-
-/* The use of a location of scratch, which decides its size. */
-typedef enum scratch_use {
-    SCRATCH_NONE,
-    SCRATCH_TILE,   /* a tile, from one instruction to another */
-    SCRATCH_FILLED, /* a tile that is filled before the first instruction of a row or part */
-    SCRATCH_SPLAT,  /* a tile of equal numbers; usually only calls on values of rows read it */
-    SCRATCH_BLOCK,
-    SCRATCH_ROWS,
-    SCRATCH_STRETCHES, /* one value for each stretch of a block's rows */
-    SCRATCH_SUMS       /* accumulators of a tile's rows */
-} scratch_use;
 
 /* Where a register's value is: as elements, as values of a block's rows, or as one number. */
 typedef struct register_location {
@@ -74,11 +39,9 @@ typedef struct builder {
     fxi_row_plan *p;
     int nregs, ntasks, pass, nspreads, nfills;
     fxi_cpu_task tasks[MAX_REGISTERS];
-    /* Bytes of the widest register of elements, of the widest number, of one accumulator. */
-    size_t width, splat, accumulator;
     register_location regs[MAX_REGISTERS];
-    uint8_t use[FXI_ROW_LOCATIONS],
-        size[FXI_ROW_LOCATIONS]; /* size: of a block's elements, else 0 */
+    fxi_row_scratch scratch;
+    uint8_t size[FXI_ROW_LOCATIONS]; /* of a block's elements, else 0 */
     bool busy[FXI_ROW_LOCATIONS];
     fx_status status;
 } builder;
@@ -88,20 +51,14 @@ static bool half(int dtype)
     return fxi_cpu_is_half(dtype);
 }
 
-/* 16-bit values are Float32 in registers. */
-static size_t register_size(int dtype)
-{
-    return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
-}
-
 /* ---- locations and calls --------------------------------------------------------------------- */
 
 /* Returns a free location of scratch of the same use and size, or a new one. */
-static int16_t take_sized(builder *m, scratch_use kind, size_t size)
+static int16_t take_sized(builder *m, fxi_scratch_use kind, size_t size)
 {
     /* The first locations are the operands and outputs. */
     int k = m->step->nin + m->p->nout;
-    while (k < m->p->nlocations && (m->busy[k] || m->use[k] != kind || m->size[k] != size))
+    while (k < m->p->nlocations && (m->busy[k] || m->scratch.use[k] != kind || m->size[k] != size))
         k++;
     /* More locations than the table of a run has. The limits of the planner keep row steps below
      * it. */
@@ -109,13 +66,13 @@ static int16_t take_sized(builder *m, scratch_use kind, size_t size)
         m->status = FX_STATUS_INTERNAL;
         return 0;
     }
-    m->use[k] = (uint8_t)kind;
+    m->scratch.use[k] = (uint8_t)kind;
     m->size[k] = (uint8_t)size;
     m->busy[k] = true;
     return (int16_t)k;
 }
 
-static int16_t take(builder *m, scratch_use kind)
+static int16_t take(builder *m, fxi_scratch_use kind)
 {
     const int16_t k = take_sized(m, kind, 0);
     m->p->nlocations = k >= m->p->nlocations ? k + 1 : m->p->nlocations;
@@ -125,8 +82,8 @@ static int16_t take(builder *m, scratch_use kind)
 /* Elements that are kept for a whole block: their location advances with the tiles. */
 static int16_t take_block(builder *m, int dtype)
 {
-    const uint8_t size = (uint8_t)register_size(dtype);
-    const int16_t k = take_sized(m, SCRATCH_BLOCK, size);
+    const uint8_t size = (uint8_t)fxi_cpu_register_size(dtype);
+    const int16_t k = take_sized(m, FXI_SCRATCH_BLOCK, size);
     if (k < m->p->nlocations)
         return k;
     m->p->nlocations = k + 1;
@@ -156,7 +113,9 @@ static int location_of_output(const builder *m, int r)
 /* Notes the size of a register of elements; the widest one decides how long tiles may be. */
 static void widen(builder *m, int dtype)
 {
-    m->width = register_size(dtype) > m->width ? register_size(dtype) : m->width;
+    m->scratch.width = fxi_cpu_register_size(dtype) > m->scratch.width
+                           ? fxi_cpu_register_size(dtype)
+                           : m->scratch.width;
 }
 
 /* Unlike in the interpreter, outputs need no last use: one that is not computed in its own memory
@@ -208,8 +167,8 @@ static int16_t load_operand(builder *m, int k, const fx_tensor *t, fxi_row_exten
     fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
     /* Elements are gathered for the whole block, because each pass reads them again. */
     l->to = extent == FXI_ROW_ELEMENTS    ? take_block(m, t->dtype)
-            : extent == FXI_ROW_STRETCHES ? take(m, SCRATCH_STRETCHES)
-                                          : take(m, SCRATCH_ROWS);
+            : extent == FXI_ROW_STRETCHES ? take(m, FXI_SCRATCH_STRETCHES)
+                                          : take(m, FXI_SCRATCH_ROWS);
     return l->to;
 }
 
@@ -252,12 +211,12 @@ static void assign_repeated_operand(builder *m, int k, uint8_t size)
 {
     fxi_row_plan *p = m->p;
     if (p->tile_rows) {
-        const int16_t to = take(m, SCRATCH_FILLED);
+        const int16_t to = take(m, FXI_SCRATCH_FILLED);
         p->laid[p->nlaid++] = (fxi_row_link){(int16_t)k, to, size};
         m->regs[k].elements = to;
         return;
     }
-    const int16_t to = take(m, SCRATCH_NONE);
+    const int16_t to = take(m, FXI_SCRATCH_NONE);
     p->repeated[p->nrepeated++] = (fxi_row_link){(int16_t)k, to, size};
     m->regs[k].elements = to;
 }
@@ -308,10 +267,12 @@ static int16_t splat_of(builder *m, int r)
 {
     register_location *a = &m->regs[r];
     if (a->spread == NOWHERE) {
-        m->splat = register_size(a->dtype) > m->splat ? register_size(a->dtype) : m->splat;
-        a->spread = take(m, SCRATCH_SPLAT);
+        m->scratch.splat = fxi_cpu_register_size(a->dtype) > m->scratch.splat
+                               ? fxi_cpu_register_size(a->dtype)
+                               : m->scratch.splat;
+        a->spread = take(m, FXI_SCRATCH_SPLAT);
         m->p->splats[m->p->nsplats++] =
-            (fxi_row_link){a->one, a->spread, (uint8_t)register_size(a->dtype)};
+            (fxi_row_link){a->one, a->spread, (uint8_t)fxi_cpu_register_size(a->dtype)};
     }
     return a->spread;
 }
@@ -332,10 +293,10 @@ static int16_t values_of(builder *m, int r)
 static int16_t filled_of(builder *m, register_location *a)
 {
     if (a->spread == NOWHERE)
-        a->spread = take(m, SCRATCH_FILLED);
+        a->spread = take(m, FXI_SCRATCH_FILLED);
     if (a->spread_pass != m->pass)
         m->p->fills[m->nfills++] =
-            (fxi_row_link){a->stretches, a->spread, (uint8_t)register_size(a->dtype)};
+            (fxi_row_link){a->stretches, a->spread, (uint8_t)fxi_cpu_register_size(a->dtype)};
     a->spread_pass = (int16_t)m->pass;
     return a->spread;
 }
@@ -357,12 +318,12 @@ static int16_t elements_of(builder *m, int r)
      * whole rows, and for columns once for each block. */
     if (a->spread == NOWHERE) {
         widen(m, a->dtype);
-        a->spread = take(m, SCRATCH_FILLED);
+        a->spread = take(m, FXI_SCRATCH_FILLED);
     }
     /* Once for each pass, however many instructions read it. */
     if (a->spread_pass != m->pass)
         m->p->spreads[m->nspreads++] =
-            (fxi_row_link){a->values, a->spread, (uint8_t)register_size(a->dtype)};
+            (fxi_row_link){a->values, a->spread, (uint8_t)fxi_cpu_register_size(a->dtype)};
     a->spread_pass = (int16_t)m->pass;
     return a->spread;
 }
@@ -373,9 +334,9 @@ static int16_t one_of(builder *m, int r)
 {
     register_location *a = &m->regs[r];
     if (a->one == NOWHERE) {
-        a->one = take(m, SCRATCH_NONE);
+        a->one = take(m, FXI_SCRATCH_NONE);
         m->p->ones[m->p->nones++] =
-            (fxi_row_link){a->values, a->one, (uint8_t)register_size(a->dtype)};
+            (fxi_row_link){a->values, a->one, (uint8_t)fxi_cpu_register_size(a->dtype)};
     }
     return a->one;
 }
@@ -428,7 +389,7 @@ static void add_row_call(builder *m, int k)
     const fxi_tile_fn loop = choose_loop(m, &m->tasks[k], src, &ones);
     /* 16-bit values stay in Float32 while the block runs, and are rounded to memory at its end
      * (store_rows). */
-    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
+    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, FXI_SCRATCH_ROWS);
     fxi_row_call *c = add_call(m, loop, to->values, 0);
     c->attr = ins->attr;
     memcpy(c->src, src, sizeof c->src);
@@ -462,7 +423,8 @@ static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16
         c->reducer = sqdev;
         c->also = m->simd->sum_of_sqdev;
         c->also_size = sizeof(double);
-        m->accumulator = sqdev->size > m->accumulator ? sqdev->size : m->accumulator;
+        m->scratch.accumulator =
+            sqdev->size > m->scratch.accumulator ? sqdev->size : m->scratch.accumulator;
         return true;
     }
     return false;
@@ -479,17 +441,18 @@ static void add_masked_sum(builder *m, int k, int16_t to)
     of_terms.ins = terms;
     of_terms.first = NULL;
     const fxi_tile_fn loop = choose_loop(m, &of_terms, src, &ones);
-    const int16_t tile = take(m, SCRATCH_TILE);
-    fxi_row_call *c = add_call(m, NULL, take(m, SCRATCH_SUMS), tile);
+    const int16_t tile = take(m, FXI_SCRATCH_TILE);
+    fxi_row_call *c = add_call(m, NULL, take(m, FXI_SCRATCH_SUMS), tile);
     c->reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
     c->src[1] = to;
-    c->in_size = (uint8_t)register_size(ins->from);
-    c->size = (uint8_t)register_size(ins->dtype);
+    c->in_size = (uint8_t)fxi_cpu_register_size(ins->from);
+    c->size = (uint8_t)fxi_cpu_register_size(ins->dtype);
     c->terms = loop;
     memcpy(c->operands, src, sizeof c->operands);
     c->counts = terms->op == FX_OP_CAST;
     c->picks = terms->op == FX_OP_SELECT && loop == m->simd->mixed[FX_OP_SELECT][FXI_C_F32][0];
-    m->accumulator = c->reducer->size > m->accumulator ? c->reducer->size : m->accumulator;
+    m->scratch.accumulator =
+        c->reducer->size > m->scratch.accumulator ? c->reducer->size : m->scratch.accumulator;
     m->busy[tile] = false;
 }
 
@@ -501,7 +464,7 @@ static void add_reduction(builder *m, int k)
     const fx_instr *ins = m->tasks[k].ins;
     register_location *to = &m->regs[m->tasks[k].result];
     const int out = location_of_output(m, m->tasks[k].result);
-    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
+    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, FXI_SCRATCH_ROWS);
     if (m->tasks[k].first) {
         add_masked_sum(m, k, to->values);
         return;
@@ -511,12 +474,13 @@ static void add_reduction(builder *m, int k)
     if (join_reduction(m, reducer, from, to->values))
         return;
     /* Each reduction has accumulators of its own, because they hold sums from tile to tile. */
-    fxi_row_call *c = add_call(m, NULL, take(m, SCRATCH_SUMS), from);
+    fxi_row_call *c = add_call(m, NULL, take(m, FXI_SCRATCH_SUMS), from);
     c->reducer = reducer;
     c->src[1] = to->values;
-    c->in_size = (uint8_t)register_size(ins->from);
-    c->size = (uint8_t)register_size(ins->dtype);
-    m->accumulator = c->reducer->size > m->accumulator ? c->reducer->size : m->accumulator;
+    c->in_size = (uint8_t)fxi_cpu_register_size(ins->from);
+    c->size = (uint8_t)fxi_cpu_register_size(ins->dtype);
+    m->scratch.accumulator =
+        c->reducer->size > m->scratch.accumulator ? c->reducer->size : m->scratch.accumulator;
 }
 
 /* A sum across rows: its accumulators last for a part (run_part). */
@@ -540,7 +504,7 @@ static void add_sum(builder *m, int k)
     fxi_row_call *c = add_call(m, NULL, 0, elements_of(m, ins->src[0]));
     c->reducer = sum->reducer;
     c->across = (uint8_t)p->nsums;
-    c->in_size = (uint8_t)register_size(ins->from);
+    c->in_size = (uint8_t)fxi_cpu_register_size(ins->from);
 }
 
 /* Frees the tiles of operands that task k reads last and whose elements have `size` (same), or have
@@ -552,8 +516,9 @@ static void release_tiles(builder *m, int k, size_t size, bool same)
         const register_location *a = &m->regs[t->reads[i]];
         /* Operands of the step are read in their own memory, and values of rows are small: neither
          * is freed. */
-        if (!a->row && t->reads[i] >= m->step->nin && m->use[a->elements] != SCRATCH_NONE &&
-            a->last_use == k && (register_size(a->dtype) == size) == same)
+        if (!a->row && t->reads[i] >= m->step->nin &&
+            m->scratch.use[a->elements] != FXI_SCRATCH_NONE && a->last_use == k &&
+            (fxi_cpu_register_size(a->dtype) == size) == same)
             m->busy[a->elements] = false;
     }
 }
@@ -581,7 +546,7 @@ static void assign_elements(builder *m, int k)
 {
     const int r = m->tasks[k].result, out = location_of_output(m, r);
     register_location *to = &m->regs[r];
-    const size_t size = register_size(to->dtype);
+    const size_t size = fxi_cpu_register_size(to->dtype);
     release_tiles(m, k, size, true);
     if (out >= 0 && !store_of(m, to->dtype))
         to->elements = (int16_t)out;
@@ -589,7 +554,7 @@ static void assign_elements(builder *m, int k)
     else if (to->last_pass > m->pass)
         to->elements = take_block(m, to->dtype);
     else
-        to->elements = take(m, SCRATCH_TILE);
+        to->elements = take(m, FXI_SCRATCH_TILE);
     release_tiles(m, k, size, false);
 }
 
@@ -773,118 +738,6 @@ static void assign_outputs(builder *m)
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* The length of a tile that is part of a row. As large as the first-level cache allows, because
- * each call costs time of its own and each reduction ends with a fold: softmax of 1024 rows of 1000
- * takes 0.41 ms with whole rows and 0.62 with tiles of 256. The tiles of a row are about equal.
- * Tiles of equal numbers do not count: elements read a single number by its address wherever their
- * operation has a loop for that. */
-static int32_t part_of_row(const builder *m)
-{
-    int64_t tiles = m->p->nmovers;
-    const int64_t piece = m->p->stretch;
-    for (int k = m->p->nin + m->p->nout; k < m->p->nlocations; k++)
-        tiles += m->use[k] == SCRATCH_TILE || m->use[k] == SCRATCH_FILLED;
-    /* Never shorter than 256 elements: then calls would cost more than their elements. */
-    const int64_t bytes = fxi_cpu_max(1, tiles * (int64_t)m->width); /* a step may have no tiles */
-    const int64_t tile = fxi_cpu_min(FXI_TILE_MOST, fxi_cpu_max(FXI_TILE, TILE_BYTES / bytes));
-    const int64_t parts = (piece + tile - 1) / tile, each = (piece + parts - 1) / parts;
-    return (int32_t)((each + 15) / 16 * 16);
-}
-
-/* Decides how many contiguous rows a block has. */
-static void divide_rows(builder *m, int64_t bytes)
-{
-    fxi_row_plan *p = m->p;
-    /* Short rows: as many whole rows as fit in 256 elements. */
-    p->tile = p->tile_rows ? (int32_t)(p->tile_rows * p->inner) : part_of_row(m);
-    const int64_t unit = p->tile_rows ? p->tile_rows : 1,
-                  some = fxi_cpu_min(LEAST_ROWS, LONG_BYTES / bytes),
-                  fit = fxi_cpu_max(some, BLOCK_BYTES / bytes);
-    p->block = fit < BLOCK_ROWS ? fit : BLOCK_ROWS;
-    /* A block is a whole number of tiles of rows, and at least one tile. */
-    p->block = p->block < unit ? unit : p->block / unit * unit;
-    if (p->piece < p->inner)
-        p->block = 1;
-    p->block = p->block < p->rows ? p->block : p->rows;
-}
-
-/* The first pass reads operands from memory, and the processor waits for it. So a later pass asks
- * for the next block: the one with the most calls, between which the requests are spread. Not if
- * they would push the block itself out of the second-level cache. */
-static int32_t pass_ahead(const fxi_row_plan *p)
-{
-    int64_t bytes = 0;
-    int32_t best = -1, most = 0;
-    for (int k = 0; k < p->nahead; k++)
-        bytes += p->block * p->inner * p->ahead[k].size;
-    for (int32_t k = 1; k < p->npasses && bytes <= AHEAD_BYTES; k++) {
-        const int32_t calls = p->passes[k].last - p->passes[k].elements;
-        best = calls > most ? k : best;
-        most = calls > most ? calls : most;
-    }
-    return p->columns || p->piece < p->inner ? -1 : best;
-}
-
-/* Is it an output that bypasses the caches? 16-bit outputs do not (store_of). A block has more rows
- * if such outputs are not counted, and more rows share the calls on values of rows: 8 instead of 4
- * for a layer norm of 768 elements. */
-static bool is_past_caches(const fxi_row_plan *p, const fxi_row_link *l)
-{
-    return !p->columns && l->to >= p->nin && l->to < p->nin + p->nout && l->size != 2 &&
-           p->inner * p->rows * l->size >= FXI_STREAM_BYTES;
-}
-
-/* Decides how many rows a block has, and estimates the cost. */
-static void divide(builder *m)
-{
-    fxi_row_plan *p = m->p;
-    int64_t bytes = 1, kept = 1;
-    for (int k = 0; k < p->nmovers; k++) {
-        const int64_t of_row = p->inner * p->movers[k].size;
-        /* All of it is moved, which the cost counts. */
-        bytes += of_row;
-        /* The elements of one row that are kept between passes: operands, outputs and scratch. */
-        kept += is_past_caches(p, &p->movers[k]) ? 0 : of_row;
-    }
-    if (!p->columns)
-        divide_rows(m, kept);
-    p->ahead_pass = pass_ahead(p);
-    /* A rough estimate: each call costs as much as four operations for each element. */
-    p->cost = fxi_cpu_cost((double)bytes * (double)p->rows,
-                           4.0 * (double)p->ncalls * (double)(p->inner * p->rows));
-}
-
-/* The parts of a step with sums across rows. Each part has accumulators, which are filled with
- * zeros and merged: so it needs several terms for each. A row adds `run` terms to each accumulator
- * of its group. */
-static int64_t parts_of(const fxi_row_plan *p)
-{
-    const int64_t most = p->rows * p->run / (p->groups * PART_TERMS);
-    return fxi_cpu_max(1, fxi_cpu_min(most, fxi_cpu_parts(fxi_row_blocks(p), p->cost)));
-}
-
-/* Locations start an odd number of cache lines apart, so that they do not share cache sets. */
-static void lay_out(builder *m)
-{
-    fxi_row_plan *p = m->p;
-    const int64_t tile = p->tile > p->block ? p->tile : p->block, width = (int64_t)m->width;
-    const int64_t bytes_of[] = {[SCRATCH_NONE] = 0,
-                                [SCRATCH_TILE] = tile * width,
-                                [SCRATCH_FILLED] = tile * width,
-                                [SCRATCH_SPLAT] = tile * (int64_t)m->splat,
-                                [SCRATCH_BLOCK] = p->block * p->inner * width,
-                                [SCRATCH_ROWS] = p->block * 8,
-                                [SCRATCH_STRETCHES] = p->block * p->inner / p->stretch * 8,
-                                [SCRATCH_SUMS] =
-                                    (int64_t)m->accumulator * (p->tile_rows ? p->tile_rows : 1)};
-    for (int k = p->nin + p->nout; k < p->nlocations; k++) {
-        p->offset[k] = p->scratch;
-        if (m->use[k] != SCRATCH_NONE)
-            /* Multiples of 128 bytes plus 64: an odd number of 64-byte lines. */
-            p->scratch += (bytes_of[m->use[k]] + 127) / 128 * 128 + 64;
-    }
-}
-
 /* One allocation holds the plan and its lists. A register may be spread once in every pass, and be
  * in each of the other lists once. */
 static fxi_row_plan *allocate(const fx_step *s)
@@ -914,60 +767,6 @@ static fxi_row_plan *allocate(const fx_step *s)
     return p;
 }
 
-/* The numbers and the distances of rows and their elements. */
-static void set_rows(fxi_row_plan *p, const fx_row_step *row)
-{
-    const int64_t *shape = row->space.shape;
-    const int first = row->column_axes, end = first + row->row_axes,
-              outer = row->space.ndim - row->outer_axes;
-    p->columns = first > 0 ? fxi_length(first, shape) : 0;
-    p->piece = fxi_length(row->row_axes, shape + first);
-    p->rows = fxi_length(first, shape) * fxi_length(outer - end, shape + end);
-    p->inner = p->piece * fxi_length(row->outer_axes, shape + outer);
-    p->stretch = p->piece;
-    p->apart = p->piece < p->inner ? p->piece * p->rows : p->piece;
-    p->pitch = p->columns ? 1 : p->piece;
-    p->run = p->width = p->groups = 1;
-    for (int a = 0; a < row->space.ndim && row->across_axes; a++) {
-        const bool added = row->across_axes >> a & 1;
-        if (fx_row_has_axis(row, a))
-            *(added ? &p->run : &p->width) *= shape[a];
-        else if (!added)
-            p->groups *= shape[a];
-    }
-    /* Several rows share a tile only if at least two fit in it. */
-    p->tile_rows =
-        p->inner <= FXI_TILE / 2 && p->piece == p->inner ? (int32_t)(FXI_TILE / p->inner) : 0;
-}
-
-/* Decides how many columns a block has, before operands are assigned: as many as stay in the cache
- * between passes, but few enough that threads can share the blocks. */
-static void divide_columns(fxi_row_plan *p, const fx_step *s)
-{
-    const fx_program *q = &fx_step_row(s)->program;
-    const int64_t all = p->rows * p->inner, runs = p->rows / p->columns,
-                  wanted = all / BLOCK_ELEMENTS < BLOCKS ? all / BLOCK_ELEMENTS : BLOCKS;
-    int64_t width = MOST_COLUMNS, locations = 1;
-    for (int k = 0; k < s->nin; k++)
-        locations += fx_tensor_length(&s->in[k]) == all;
-    for (int k = 0; k <= fx_step_more(s)->n; k++) {
-        const int reg = k == 0 ? fx_step_row(s)->out_reg : fx_step_more(s)->reg[k - 1];
-        locations += !q->instr[reg - s->nin].row;
-    }
-    const int64_t bytes = locations * p->inner * (int64_t)register_size(s->out.dtype);
-    while (width > LEAST_COLUMNS &&
-           (width * bytes > COLUMN_BYTES || runs * ((p->columns - 1) / width + 1) < wanted))
-        width /= 2;
-    if (width > p->columns)
-        width = p->columns;
-    /* Elements of a part of the columns are neighbours in memory only if they have the same
-     * position in their columns. */
-    const int64_t terms = width < p->columns ? 1 : FXI_TILE_MOST / width;
-    p->block = width;
-    p->tile_rows = (int32_t)width;
-    p->tile = (int32_t)(width * (terms < p->inner ? terms : p->inner));
-}
-
 fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
 {
     const fx_row_step *row = fx_step_row(step);
@@ -975,7 +774,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
                  .row = row,
                  .simd = fxi_cpu_simd(),
                  .nregs = step->nin + row->program.n,
-                 .width = 4,
+                 .scratch = {.width = 4},
                  .status = FX_OK};
     *out_plan = NULL;
     /* More than the planner makes (row.h: 24 inputs and 72 members). */
@@ -984,9 +783,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     fxi_row_plan *p = m.p = allocate(step);
     if (!p)
         return FX_STATUS_MEMORY;
-    set_rows(p, row);
-    if (p->columns)
-        divide_columns(p, step);
+    fxi_row_set_rows(p, step);
     for (int r = 0; r < m.nregs; r++)
         m.regs[r] = (register_location){NOWHERE,
                                         NOWHERE,
@@ -1011,10 +808,8 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
         fxi_row_plan_free(p);
         return m.status;
     }
-    divide(&m);
-    lay_out(&m);
+    fxi_row_divide(p, &m.scratch);
     fxi_row_fuse(p);
-    p->parts = parts_of(p);
     *out_plan = p;
     return FX_OK;
 }

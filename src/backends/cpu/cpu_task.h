@@ -15,6 +15,12 @@ typedef struct fxi_cpu_task {
     uint8_t result;
 } fxi_cpu_task;
 
+/* Bytes of an element of a register: 16-bit values are Float32 there. */
+static inline size_t fxi_cpu_register_size(int dtype)
+{
+    return fxi_cpu_is_half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
+}
+
 /* Divides a program of `nin` inputs into tasks, and returns their number. `kept`: the registers
  * that something else than the program reads. */
 int fxi_cpu_tasks(const fx_program *program, int nin, const bool *kept, fxi_cpu_task *tasks);
