@@ -145,11 +145,10 @@ static int64_t slice(const fxi_window *w, const piece *p, int rank)
     return at < p->bytes ? at : p->bytes;
 }
 
-/* Folds bytes from … until−1 of all ranks to `to`, and copies the result to `copy`, unless that is
- * NULL; those of this rank are read from `in`. The sources and the result of a step of the fold
- * never overlap: they alternate between `to` and a block. */
-static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t until, char *to,
-                 char *copy)
+/* Folds bytes from … until−1 of all ranks to `to`; those of this rank are read from `in`. The
+ * sources and the result of a step of the fold never overlap: they alternate between `to` and a
+ * block. */
+static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t until, char *to)
 {
     _Alignas(LINE) char block[BLOCK];
     combine *const step = folds[p->call->fold][p->call->dtype];
@@ -164,8 +163,6 @@ static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t unti
         }
         if (p->call->fold == FX_REDUCE_MEAN)
             divide(p->call->dtype, to + (at - from), n, w->size);
-        if (copy)
-            memcpy(copy + (at - from), to + (at - from), (size_t)bytes);
     }
 }
 
@@ -180,7 +177,9 @@ static void offer_slices(const fxi_window *w, const piece *p)
 static void fold_slice(const fxi_window *w, const piece *p)
 {
     const int64_t from = slice(w, p, w->rank), until = slice(w, p, w->rank + 1);
-    fold(w, p, from, until, buffer_of(w, p, w->rank) + from, p->out + from);
+    char *mine = buffer_of(w, p, w->rank) + from;
+    fold(w, p, from, until, mine);
+    memcpy(p->out + from, mine, (size_t)(until - from));
 }
 
 static void take_slices(const fxi_window *w, const piece *p)
@@ -213,7 +212,7 @@ static fx_status reduce_small(fxi_window *w, const piece *p, char *why, size_t s
     const fx_status status = meet(w, p->call, why, size);
     if (status != FX_OK)
         return status;
-    fold(w, p, 0, p->bytes, result, NULL);
+    fold(w, p, 0, p->bytes, result);
     memcpy(p->out, result, (size_t)p->bytes);
     return FX_OK;
 }
