@@ -6,8 +6,9 @@
 #include <cflux/json_out.h>
 
 /* Runs a batch through the model (layer by layer for a Chain) and writes the member "layers": for
- * each layer its notation, output sizes, parameters, bytes, and the minimum time of a few forward
- * passes. The table ends before the first layer that fails; no error is recorded. */
+ * each layer its notation, output sizes (of a tuple: those of each item), parameters, bytes, and
+ * the minimum time of a few forward passes. The table ends before the first layer that fails; no
+ * error is recorded. */
 void fxi_write_layers(fx_json *j, void *model, fx_array *batch);
 
 #endif

@@ -443,6 +443,9 @@ class Learning(Training):
         self.assertEqual([r[0] for r in out], ["id", "a,b", "b"])
         self.assertEqual(out[0], ["id", "kind", "x", "y"])
         self.refused("predict", "m.bson", "-d", "t.csv", "--id", "cod", words='no column "cod"; did you mean "code"?')
+        # A pipe cannot be read again for a similar name.
+        self.refused("predict", "m.bson", "--id", "cod", stdin=self.read("u.csv").decode(),
+                     words='/dev/stdin has no column "cod" (--id); it has 2, from "n" to "code"')
         self.refused("predict", "m.bson", "-d", "t.csv", "--id", "n", words='column "n" is a feature of the model')
         self.refused("eval", "m.bson", "-d", "t.csv", "--id", "kind", words="both --id and the target")
         self.write("w.csv", "code,n\nx,1\n,2\n")

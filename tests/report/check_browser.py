@@ -187,6 +187,8 @@ def check_tables(browser, path):
         grey = base64.b64decode(sample["pixels"])
         check(got == [v for g in grey for v in (g, g, g, 255)], "pixels of a sample")
     check(page.value("document.querySelectorAll('.wrong').length") == sum(not s["right"] for s in made["samples"]) == 1, "wrong guesses")
+    sizes = page.value("[...document.querySelectorAll('tbody tr')].map(r => [...r.children].map(c => c.textContent)).find(r => r[0].startsWith('Pairwise'))[1]")
+    check(sizes == "5 × 32, 7 × 32", f"sizes of a tuple: {sizes}")
     page.value("document.querySelector('details').open = true")
     page.value("new Promise(done => setTimeout(done, 50))")
     check(page.value("document.querySelectorAll('details tbody tr').length") == made["epochs"]["logged"], "every epoch as numbers")

@@ -177,7 +177,7 @@ def check_end(reports):
     log = logs.start() + logs.steps(3) + logs.end(classes=names, samples=[colour, large, rows, 17, {}], confusion=[[3, 1], [0, 4]])
     made, _ = document(reports.make(log))
     check(made["confusion"] == [[3, 1], [0, 4]] and made["classes"] == names, "confusion matrix")
-    check([l["output"] for l in made["layers"]] == [[6, 6, 4, 32], [3, 3, 4, 32], [10, 32]], "layers")
+    check([l["output"] for l in made["layers"]] == [[6, 6, 4, 32], [3, 3, 4, 32], [[5, 32], [7, 32]], [10, 32]], "layers")
     check("smooth" not in made["steps"], "three lines are not smoothed")
     check("pairs" not in made and "scores" not in made and "columns" not in made, "nothing else")
     first, second, third, empty = made["samples"]

@@ -57,6 +57,7 @@ def end(count=12, side=8, **more):
     confusion = [[35 if i == j else int((7 * i + 3 * j) % 11 == 0) for j in range(10)] for i in range(10)]
     layers = [{"layer": "Conv((3, 3), 1 => 4, relu)", "output": [6, 6, 4, 32], "parameters": 40, "bytes": 160, "seconds": 1e-4},
               {"layer": "MaxPool((2, 2))", "output": [3, 3, 4, 32], "parameters": 0, "bytes": 0, "seconds": 2e-5},
+              {"layer": "PairwiseFusion(+, a, b)", "output": [[5, 32], [7, 32]], "parameters": 0, "bytes": 0, "seconds": 1e-5},
               {"layer": "Dense(64 => 10)", "output": [10, 32], "parameters": 650, "bytes": 2600, "seconds": 3e-5}]
     event = {"event": "end", "why": "finished", "step": 1000, "seconds": 20.5, "confusion": confusion, "layers": layers,
              "classes": [str(i) for i in range(10)], "samples": [sample(i, side) for i in range(count)]}

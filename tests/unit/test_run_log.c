@@ -153,6 +153,36 @@ static void every_member_is_written(void **state)
     release();
 }
 
+/* The results of layers may be tuples: the second of four layers returns one. */
+static void layers_after_a_tuple(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *model =
+        fx_chain(fx_dense(2, 3), fx_pairwisefusion(FX_ADD, fx_dense(3, 3), fx_dense(3, 3)),
+                 fx_parallel(FX_ADD, fx_dense(3, 5), fx_dense(3, 5)), fx_dense(5, 1));
+    static const int outputs[] = {3, 3, 5, 1};
+    const char *path;
+    fx_run_log *log = open_new(&path);
+    assert_int_equal(fx_run_log_start(log, .model = "m", .loss = "mse"), 0);
+    assert_int_equal(fx_run_log_end(log, .why = "finished", .model = model, .batch = fx_ones(2, 6)),
+                     0);
+    assert_int_equal(fx_run_log_close(log), 0);
+    assert_int_equal(parse(path), 0);
+    const cJSON *table = member(lines[nlines - 1], "layers");
+    assert_int_equal(cJSON_GetArraySize(table), 4);
+    for (int i = 0; i < 4; i++) {
+        const cJSON *sizes = member(cJSON_GetArrayItem(table, i), "output");
+        assert_int_equal(cJSON_GetArraySize(sizes), 2);
+        for (int k = 0; k < (i == 1 ? 2 : 1); k++) {
+            const cJSON *one = i == 1 ? cJSON_GetArrayItem(sizes, k) : sizes;
+            assert_true(cJSON_GetArrayItem(one, 0)->valuedouble == outputs[i]);
+            assert_true(cJSON_GetArrayItem(one, 1)->valuedouble == 6);
+        }
+    }
+    release();
+}
+
 /* Steps of a tenth of a millisecond: ten or eleven share a line, and every step is counted in one.
  */
 static void fast_steps_share_lines(void **state)
@@ -546,6 +576,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_member_is_written),
+        cmocka_unit_test(layers_after_a_tuple),
         cmocka_unit_test(fast_steps_share_lines),
         cmocka_unit_test(slow_epochs_are_written_at_once),
         cmocka_unit_test(slow_steps_have_a_line_each),

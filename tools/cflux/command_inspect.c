@@ -359,6 +359,18 @@ static void free_report(report *r)
     object_set_free(&r->inspected);
 }
 
+/* The reason of a refusal. The library's list of extensions does not contain that of tables, which
+ * fx_load does not read. */
+static const char *refusal(const fx_error *why, char *text, size_t size)
+{
+    static const char extensions[] = "its extension is not one of ";
+    const char *sentence = table_sentence(why, "cflux train ", text, size);
+    if (!strstr(sentence, extensions))
+        return sentence;
+    snprintf(text, size, "%s, .csv", sentence);
+    return text;
+}
+
 static int run_inspect(int n, char **operands)
 {
     (void)n;
@@ -371,7 +383,7 @@ static int run_inspect(int n, char **operands)
     } else {
         const fx_error why = fx_error_take();
         char text[2048];
-        const char *sentence = table_sentence(&why, "cflux train ", text, sizeof text);
+        const char *sentence = refusal(&why, text, sizeof text);
         if (as_json)
             json_refused(&r.file, sentence);
         else if (*r.file.format)

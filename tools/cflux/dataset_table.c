@@ -296,8 +296,10 @@ int read_csv(const data_request *r, dataset *d)
     if (status != EXIT_FINE)
         return status;
     void *table = table_of(r, separator, r->id);
-    /* Without the column --id, the table is read to find a similar name for the message. */
-    if (fx_is_error(table) && r->id && fx_error_status() == FX_STATUS_ARGUMENT) {
+    /* Without the column --id, the table is read again to find a similar name for the message. A
+     * pipe can be read only once. */
+    if (fx_is_error(table) && r->id && fx_error_status() == FX_STATUS_ARGUMENT &&
+        kind_of_path(r->path) == PATH_FILE) {
         fx_error_take();
         table = table_of(r, separator, NULL);
     }

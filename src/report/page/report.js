@@ -336,7 +336,9 @@ function samples(worst) {
 function model() {
     const layers = Array.isArray(data.layers) ? data.layers : [], timed = layers.some((l) => known(l.seconds));
     const total = (name) => whole(layers.reduce((sum, l) => sum + (l[name] || 0), 0));
-    const sizes = (l) => (Array.isArray(l.output) ? l.output.map(whole).join(" × ") : "–");
+    // The output is a list of sizes, or for a tuple a list of such lists.
+    const shape = (o) => (Array.isArray(o[0]) ? o.map(shape).join(", ") : o.map(whole).join(" × "));
+    const sizes = (l) => (Array.isArray(l.output) ? shape(l.output) : "–");
     const time = (cell) => (timed ? [cell] : []);
     const row = (l) => [text(l.layer), sizes(l), whole(l.parameters), whole(l.bytes), ...time(duration(l.seconds))];
     const parts = data.start.model ? [html("pre", {}, text(data.start.model))] : [];
