@@ -407,6 +407,25 @@ static void small_work_is_one_part(void **state)
     assert_int_equal(at, 23);
 }
 
+/* A thread gets neighbouring parts (cpu_parallel.c), so these should have its share of the items
+ * together: with the longer parts first, a half of 4 parts of 14 items had 8. */
+static void neighbouring_parts_have_their_share_of_the_items(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int64_t items = 1; items < 60; items++)
+        for (int64_t parts = 1; parts <= 16; parts++)
+            for (int64_t first = 0; first < parts; first++)
+                for (int64_t last = first; last < parts; last++) {
+                    int64_t from, to, unused;
+                    fxi_cpu_range(items, parts, first, &from, &unused);
+                    fxi_cpu_range(items, parts, last, &unused, &to);
+                    const double share = (double)(items * (last + 1 - first)) / (double)parts;
+                    wrong += (double)(to - from) <= share - 1 || (double)(to - from) >= share + 1;
+                }
+    assert_int_equal(wrong, 0);
+}
+
 static void the_number_of_threads_is_the_programs_choice(void **state)
 {
     (void)state;
@@ -491,6 +510,7 @@ int main(void)
         cmocka_unit_test(a_child_has_nothing_of_a_job_in_progress),
 #endif
         cmocka_unit_test(small_work_is_one_part),
+        cmocka_unit_test(neighbouring_parts_have_their_share_of_the_items),
         cmocka_unit_test(the_number_of_threads_is_the_programs_choice),
         cmocka_unit_test(a_wrong_number_is_reported),
         cmocka_unit_test(a_cgroup_grants_whole_cores),

@@ -71,13 +71,15 @@ static inline int64_t fxi_cpu_round_up(int64_t a, int64_t b)
     return fxi_cpu_divide_up(a, b) * b;
 }
 
-/* The items of a part: [*from, *to). Parts differ by one item at most. */
+/* The items of a part: [*from, *to). Parts differ by one item at most, and the longer ones are
+ * spread evenly: any number of neighbouring parts has about its share of the items, and so has each
+ * thread (14 items in 4 parts: 3 + 4 and 3 + 4). */
 static inline void fxi_cpu_range(int64_t items, int64_t parts, int64_t part, int64_t *from,
                                  int64_t *to)
 {
     const int64_t each = items / parts, more = items % parts;
-    *from = part * each + (part < more ? part : more);
-    *to = *from + each + (part < more);
+    *from = part * each + part * more / parts;
+    *to = (part + 1) * each + (part + 1) * more / parts;
 }
 
 #endif
