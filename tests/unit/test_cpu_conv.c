@@ -318,6 +318,21 @@ static void one_tap(void **state)
         }
 }
 
+/* Gradients of weights are summed in shares, which two threads, and four, should divide evenly
+ * (cpu_conv.h). A share has from half to twice the windows that it should have. */
+static void shares_of_gradients(void **state)
+{
+    (void)state;
+    for (int64_t windows = 1; windows < 40000; windows += 7)
+        for (int64_t most = 8; most <= 16; most *= 2) {
+            const int64_t shares = fxi_conv_shares(windows, 1024, most);
+            assert_true(shares >= 1 && shares <= most);
+            assert_int_equal(shares & (shares - 1), 0);
+            assert_true(shares == 1 || 2 * windows >= 1024 * shares);
+            assert_true(shares == most || windows < 2 * 1024 * shares);
+        }
+}
+
 /* Signals of one axis that are longer than a thread's scratch memory. */
 static void long_signals(void **state)
 {
@@ -908,6 +923,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(plugin_odd_numbers),
     cmocka_unit_test(epilogues_of_large_images),
     cmocka_unit_test(one_tap),
+    cmocka_unit_test(shares_of_gradients),
     cmocka_unit_test(rows_apart),
 };
 RUN_ON_EVERY_ISA(tests)

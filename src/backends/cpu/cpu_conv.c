@@ -236,16 +236,15 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     fx_status status = FX_OK;
     if (fxi_cpu_conv_masked(&g, kind, x, w, y, &status))
         return status ? fxi_cpu_no_memory(step) : FX_OK;
-    /* Clears the output of a gradient: its kernel adds to the output, or writes only the elements
-     * that a window reads. Forward writes every element if its sums have terms. */
-    if (kind != FX_CONV_FORWARD || g.depth == 0)
-        memset(out, 0, (size_t)fx_tensor_length(&step->out) * g.size);
-    /* An epilogue still applies where no sum has a term: bias and activation of zeros. */
+    /* Sums without terms are zeros, to which an epilogue still applies: bias and activation. */
     if (g.batch == 0 || g.positions == 0 || g.depth == 0 || g.cout == 0) {
+        memset(out, 0, (size_t)fx_tensor_length(&step->out) * g.size);
         fxi_cpu_finish(&finish);
         return FX_OK;
     }
-    /* The gathering method computes whatever the others decline. */
+    /* Every method writes all elements of the output, so nothing clears it beforehand: one thread
+     * would write all of a gradient for nothing. The gathering method computes whatever the others
+     * decline. */
     if (!fxi_cpu_conv_product(&g, kind, x, w, y, &status) &&
         !fxi_cpu_conv_winograd(&g, kind, x, w, y, &status) &&
         !fxi_cpu_conv_direct(&g, kind, x, w, y, &status))

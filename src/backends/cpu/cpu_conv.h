@@ -40,9 +40,21 @@ void fxi_conv_epilogue_put(const fxi_conv_geometry *g, int64_t padded, char *val
 int fxi_conv_epilogue_at(const fxi_conv_geometry *g, int64_t padded, const char *values,
                          int64_t group, int64_t first, fxi_conv_instr *out);
 
+/* The number of shares in which a gradient of weights is summed: from the sizes alone, because the
+ * shares are added in order. A share has about `each` windows, and there are `most` shares at most,
+ * `most` being a power of two. The number is rounded up to a power of two, which two and four
+ * threads divide evenly: of 3 shares, one of two threads computes 2. */
+static inline int64_t fxi_conv_shares(int64_t windows, int64_t each, int64_t most)
+{
+    int64_t shares = 1;
+    while (shares < most && shares < windows / each)
+        shares *= 2;
+    return shares;
+}
+
 /* Computes a convolution with one tap and no padding as matrix products. Returns true, with FX_OK
  * or FX_STATUS_MEMORY in *out_status; or false if it is not such a convolution. x, w and y
- * include the output, which depends on `kind`; that of DATA must be zeros before the call. */
+ * include the output, which depends on `kind`. */
 bool fxi_cpu_conv_product(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                           fx_status *out_status);
 
@@ -68,14 +80,13 @@ bool fxi_cpu_conv_reads_in_place(const fx_step *step);
 
 /* Computes the convolution with vectors along the windows. Returns true, with FX_OK or
  * FX_STATUS_MEMORY in *out_status; or false if the method does not suit these sizes or values. x, w
- * and y include the output, which depends on `kind`. The output of WEIGHT must be zeros before the
- * call, and is zeros again if the function returns false. */
+ * and y include the output, which depends on `kind`. */
 bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                          fx_status *out_status);
 
-/* Computes any kind with vectors along the output's channels. Elements of the output of DATA that
- * no window reaches are not written. Returns FX_OK, FX_STATUS_MEMORY, or FX_STATUS_UNSUPPORTED if
- * one row of windows reads more than INT32_MAX elements of all channels. */
+/* Computes any kind with vectors along the output's channels. Returns FX_OK, FX_STATUS_MEMORY, or
+ * FX_STATUS_UNSUPPORTED if one row of windows reads more than INT32_MAX elements of all channels.
+ */
 fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y);
 
 #endif

@@ -519,7 +519,7 @@ typedef struct weight_workspace { /* a thread's memory; `ready` as in workspace 
 } weight_workspace;
 
 enum {
-    SHARE_WINDOWS = 512, /* windows of a share, at least */
+    SHARE_WINDOWS = 512, /* windows of a share */
     MOST_SHARES = 16,    /* each has sums as large as the result */
     SHARE_COST = 40000,  /* a group that takes fewer nanoseconds is one share */
     ENOUGH_VECTORS = 64
@@ -649,9 +649,8 @@ static void sum_share(weight_job *w, const weight_workspace *t, int64_t group, i
     char *sums = sums_of(w, group, share);
     int64_t from, to;
     fxi_cpu_range(w->units, w->shares, share, &from, &to);
-    /* The caller has cleared the result, in which the first share sums. */
-    if (share > 0)
-        memset(sums, 0, (size_t)kernel_length(g) * w->l.size);
+    /* In the share's own thread, which adds to the sums next. */
+    memset(sums, 0, (size_t)kernel_length(g) * w->l.size);
     for (int64_t unit = from; unit < to; unit++) {
         const block b = block_at(&w->l, unit % blocks);
         const int64_t first = unit / blocks * w->images,
@@ -702,8 +701,7 @@ static fx_status run_weight(weight_job *w, bool *out_finite)
     w->ys = gradient_length(g, l);
     w->images = images_of(g, l);
     w->units = fxi_cpu_divide_up(g->batch, w->images) * blocks_of(l);
-    w->shares =
-        fxi_cpu_min(fxi_cpu_min(w->units, MOST_SHARES), fxi_cpu_max(1, windows / SHARE_WINDOWS));
+    w->shares = fxi_cpu_min(w->units, fxi_conv_shares(windows, SHARE_WINDOWS, MOST_SHARES));
     /* A small gradient takes less time on one thread than adding the sums of several shares. */
     w->shares = cost_of(g) / (double)g->groups < SHARE_COST ? 1 : w->shares;
     w->parts = fxi_cpu_parts(g->groups * w->shares, cost_of(g));
@@ -789,8 +787,5 @@ bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w,
     bool finite = true;
     weight_job s = {.l = l, .g = g, .x = x, .y = y, .w = w};
     *out_status = run_weight(&s, &finite);
-    /* The gathering method must find w as the caller left it: cleared. */
-    if (!finite)
-        memset(w, 0, (size_t)(g->depth * g->cout * g->groups) * g->size);
     return finite;
 }

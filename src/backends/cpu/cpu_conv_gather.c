@@ -567,7 +567,20 @@ static fx_status run_forward(window_job *s)
     return run_phase(s);
 }
 
-/* The caller has cleared the output: positions that no window reaches keep their zeros. */
+/* Do the windows read every element of x? Where strides are larger than the kernel, or taps are as
+ * far apart as a multiple of the stride, some phases have no taps. */
+static bool reaches_all(const fxi_conv_geometry *g, axis *axes)
+{
+    for (int d = 0; d < 3; d++)
+        for (int64_t phase = 0; phase < fxi_cpu_min(g->stride[d], g->x[d]); phase++) {
+            read_gy(g, d, phase, &axes[d]);
+            if (axes[d].taps == 0)
+                return false;
+        }
+    return true;
+}
+
+/* Positions that no window reaches are zeros, which no phase writes. */
 static fx_status run_data(window_job *s)
 {
     const fxi_conv_geometry *g = s->g;
@@ -577,6 +590,9 @@ static fx_status run_data(window_job *s)
     s->columns = columns_of(s->r.core, g->cin);
     s->tap_stride = g->depth;
     s->column_stride = g->taps;
+    /* Rare: a kernel that skips elements loses information. */
+    if (!reaches_all(g, s->r.axes))
+        memset(s->result, 0, (size_t)(g->batch * g->groups * g->cin * g->xs) * g->size);
     /* A phase from the size of x on has no positions. */
     for (int d = 0; d < 3; d++)
         phases[d] = fxi_cpu_min(g->stride[d], g->x[d]);
@@ -725,9 +741,7 @@ static fx_status run_weight(weight_job *w)
     w->units = units_of(r, g->batch);
     /* Each share has its own copy of the sums, so few windows get few shares. */
     w->shares =
-        fxi_cpu_min(fxi_cpu_min(w->units, MOST_SHARES), g->batch * g->positions / SHARE_WINDOWS);
-    /* At least one share, even if there are fewer windows than a share should have. */
-    w->shares = fxi_cpu_max(w->shares, 1);
+        fxi_cpu_min(w->units, fxi_conv_shares(g->batch * g->positions, SHARE_WINDOWS, MOST_SHARES));
     w->parts = fxi_cpu_parts(g->groups * w->shares, fxi_cpu_cost(0, flops * (double)g->groups));
     w->panel_bytes = (size_t)(r->images * r->windows * width) * r->size;
     const size_t sums = (size_t)(g->groups * w->shares * sums_length(w)) * r->size;

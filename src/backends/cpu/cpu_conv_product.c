@@ -8,9 +8,12 @@
  * product is spread over them afterwards. If x has a single position, its images are the columns of
  * one matrix, and one product computes all of them.
  *
- * The products of many images are divided between the threads; the product of few images is itself
- * divided (cpu_gemm.c). The gradient of weights is summed in shares of the images, whose number
- * depends on the shapes alone; the shares are added in order.
+ * The products of many images are divided between the threads. The product of few images is itself
+ * divided (cpu_gemm.c), unless the threads get equal numbers of images: then no thread waits for
+ * another one before the end, and a dense copy stays in the cache of the thread that made it. Two
+ * threads compute 4 images of 28×28×128, with a stride of 2 and 256 output channels, in 129 µs in
+ * this way, and in 190 µs with divided products. The gradient of weights is summed in shares of the
+ * images, whose number depends on the shapes alone; the shares are added in order.
  */
 #include "cpu_conv.h"
 #include "cpu_parallel.h"
@@ -20,9 +23,9 @@
 #include <string.h>
 
 enum {
-    ENOUGH_UNITS = 8,     /* units that keep the threads busy, one in each */
+    ENOUGH_UNITS = 8,     /* units that keep any number of threads busy, one in each */
     FEW_POSITIONS = 16,   /* fewer rows do not fill a tile of the product */
-    SHARE_WINDOWS = 1024, /* positions of a share, at least */
+    SHARE_WINDOWS = 1024, /* positions of a share */
     MOST_SHARES = 8       /* each share has sums as large as the result */
 };
 
@@ -41,25 +44,63 @@ typedef struct job {
 /* ---- positions ------------------------------------------------------------------------------- */
 
 /* Copies between a dense array of positions and those elements of x's channels that windows read,
- * at distances of the strides. */
-static void copy_positions(const fxi_conv_geometry *g, char *x, char *dense, bool to_dense)
+ * at distances of the strides. Elements of x that no window reads become zeros. */
+typedef struct copies {
+    const fxi_conv_geometry *g;
+    char *x, *dense;
+    bool to_dense;
+    int64_t parts; /* of the channels */
+} copies;
+
+static void copy_channel(const copies *c, int64_t channel)
 {
+    const fxi_conv_geometry *g = c->g;
     const fxi_conv_core *core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64];
     const int64_t pitch = g->x[0] * g->stride[1];
-    for (int64_t c = 0; c < g->cin; c++)
-        for (int64_t k = 0; k < g->y[2]; k++) {
-            char *plane = fxi_at_out(x, c * g->xs + g->x[0] * g->x[1] * k * g->stride[2], g->size);
-            /* Elements that no window reads keep the zeros of the caller. */
-            (to_dense ? core->rows
-                      : core->spread)(&(fxi_conv_rows){.d = to_dense ? dense : plane,
-                                                       .s = to_dense ? plane : dense,
-                                                       .dpitch = to_dense ? g->y[0] : pitch,
-                                                       .spitch = to_dense ? pitch : g->y[0],
-                                                       .stride = g->stride[0],
-                                                       .n = g->y[0],
-                                                       .rows = g->y[1]});
-            dense += g->y[0] * g->y[1] * (int64_t)g->size;
-        }
+    char *x = fxi_at_out(c->x, channel * g->xs, g->size);
+    char *dense = fxi_at_out(c->dense, channel * g->positions, g->size);
+    /* Just before the elements are spread, and by the thread that spreads them: the channel is then
+     * in its cache. */
+    if (!c->to_dense)
+        memset(x, 0, (size_t)g->xs * g->size);
+    for (int64_t k = 0; k < g->y[2]; k++) {
+        char *plane = fxi_at_out(x, g->x[0] * g->x[1] * k * g->stride[2], g->size);
+        (c->to_dense ? core->rows
+                     : core->spread)(&(fxi_conv_rows){.d = c->to_dense ? dense : plane,
+                                                      .s = c->to_dense ? plane : dense,
+                                                      .dpitch = c->to_dense ? g->y[0] : pitch,
+                                                      .spitch = c->to_dense ? pitch : g->y[0],
+                                                      .stride = g->stride[0],
+                                                      .n = g->y[0],
+                                                      .rows = g->y[1]});
+        dense += g->y[0] * g->y[1] * (int64_t)g->size;
+    }
+}
+
+/* Channels do not overlap, neither in x nor in the dense copy. */
+static void copy_part(void *user, int64_t part)
+{
+    const copies *c = user;
+    int64_t from, to;
+    fxi_cpu_range(c->g->cin, c->parts, part, &from, &to);
+    for (int64_t channel = from; channel < to; channel++)
+        copy_channel(c, channel);
+}
+
+/* Copies all channels of one group of one image; on all threads if `shared`. */
+static void copy_positions(const fxi_conv_geometry *g, char *x, char *dense, bool to_dense,
+                           bool shared)
+{
+    copies c = {.g = g, .x = x, .dense = dense, .to_dense = to_dense, .parts = 1};
+    const int64_t elements = g->positions + (to_dense ? g->positions * g->stride[0] : g->xs);
+    const double cost = fxi_cpu_cost((double)(g->cin * elements) * (double)g->size, 0);
+    /* The threads are awake: the product before this copy was divided, and the next one will be. */
+    if (shared)
+        c.parts = fxi_cpu_parts_if_awake(g->cin, cost);
+    if (c.parts == 1 || !fxi_cpu_parallel_if_awake(c.parts, copy_part, &c)) {
+        c.parts = 1;
+        copy_part(&c, 0);
+    }
 }
 
 /* ---- one unit -------------------------------------------------------------------------------- */
@@ -107,11 +148,11 @@ static fx_status run_image(const job *q, int64_t unit, char *picked, void *memor
     if (q->kind == FX_CONV_DATA) {
         const fx_status status = multiply(q, y, kernel_of(q, group), dense, false, memory);
         if (dense != x && !status)
-            copy_positions(g, x, dense, false);
+            copy_positions(g, x, dense, false, !memory);
         return status;
     }
     if (dense != x)
-        copy_positions(g, x, dense, true);
+        copy_positions(g, x, dense, true, !memory);
     const fx_status status = multiply(q, dense, kernel_of(q, group), y, false, memory);
     /* A product that all threads share has no epilogue yet: it is applied to the whole output at
      * the end. */
@@ -139,7 +180,7 @@ static fx_status sum_share(const job *q, int64_t unit, char *picked, void *memor
     for (int64_t image = from; image < to && !status; image++) {
         char *x = image_x(q, image, group);
         if (q->picked)
-            copy_positions(g, x, picked, true);
+            copy_positions(g, x, picked, true, !memory);
         /* The first image overwrites, so sums need not be cleared. */
         status = multiply(q, q->picked ? picked : x, image_y(q, image, group),
                           share_sums(q, group, share), image > from, memory);
@@ -180,16 +221,26 @@ static fx_status run_in_order(const job *q)
     return status;
 }
 
-/* Chooses between the two ways by the number of units; both compute the same bits, since the bits
- * of a product do not depend on how it is divided. */
+/* Is each unit computed by one thread? If units are few, only where the threads get equal numbers
+ * of them; otherwise all threads share each product. The number of threads may decide, because both
+ * ways compute the same bits: those of a product do not depend on how it is divided. */
+static bool one_thread_each(const job *q, double cost)
+{
+    /* The cost of all units decides whether there is enough work to divide. The number of units
+     * does not: the gradient of weights is often a single share. */
+    return q->units >= ENOUGH_UNITS || fxi_cpu_parts(ENOUGH_UNITS, cost) == 1 ||
+           q->units % fx_num_threads() == 0;
+}
+
 static fx_status run_units(job *q)
 {
     const fxi_conv_geometry *g = q->g;
     const double flops =
         2.0 * (double)(g->cin * g->cout) * (double)(g->positions * g->batch) * (double)g->groups;
-    q->parts = fxi_cpu_parts(q->units, fxi_cpu_cost(0, flops));
-    if (q->parts > 1 && q->units < ENOUGH_UNITS)
+    const double cost = fxi_cpu_cost(0, flops);
+    if (!one_thread_each(q, cost))
         return run_in_order(q);
+    q->parts = fxi_cpu_parts(q->units, cost);
     /* One byte more: `memory` tells run_image that one thread computes, even if the product needs
      * none. */
     const size_t bytes = q->picked + fxi_cpu_gemm_bytes(g->dtype, &q->product) + 1;
@@ -279,8 +330,8 @@ static fx_status run_weight(job *q)
     const fxi_conv_geometry *g = q->g;
     const size_t kernel = (size_t)(g->cin * g->cout * g->groups) * g->size;
     /* By the shapes alone, so that any number of threads adds in the same order. */
-    q->shares = fxi_cpu_min(g->batch, MOST_SHARES);
-    q->shares = fxi_cpu_max(1, fxi_cpu_min(q->shares, g->batch * g->positions / SHARE_WINDOWS));
+    q->shares =
+        fxi_cpu_min(g->batch, fxi_conv_shares(g->batch * g->positions, SHARE_WINDOWS, MOST_SHARES));
     q->units = q->shares * g->groups;
     if (q->shares > 1 && !(q->sums = fxi_aligned(64, (size_t)(q->shares - 1) * kernel)))
         return FX_STATUS_MEMORY;
