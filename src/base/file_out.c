@@ -131,14 +131,28 @@ static fx_status failed(fxi_file_out *f, const char *what)
     return f->status;
 }
 
+static bool is_folder(const char *path)
+{
+    const int fd = fxi_os_open(path, FXI_OS_FOLDER);
+    if (fd >= 0)
+        fxi_os_close(fd);
+    return fd >= 0;
+}
+
 /* The path of the file to which symbolic links lead, so that the links stay; a copy of `path` if
- * there is no file yet. NULL on failure, with the reason in errno. */
+ * there is no file yet. NULL on failure, with the reason in errno. A folder fails here: renaming to
+ * it would fail after all bytes are written. */
 static char *real_path(const char *path, bool *out_there)
 {
     char found[FXI_PATH_MOST];
     const bool there = *out_there = fxi_os_real_path(path, found) == 0;
     if (!there && errno != ENOENT)
         return NULL;
+    if (there && is_folder(found)) {
+        *out_there = false;
+        errno = EISDIR;
+        return NULL;
+    }
     char *copy = fxi_strdup(there ? found : path);
     if (!copy)
         errno = ENOMEM;

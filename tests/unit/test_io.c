@@ -393,6 +393,42 @@ static void aligned_bytes_are_not_copied(void **state)
     assert_int_equal(l.releases, 1);
 }
 
+/* A path to which fx_save cannot write is refused by fx_save_try with the same status and words,
+ * and before anything is written. */
+static void a_try_fails_where_a_save_does(void **state)
+{
+    (void)state;
+    static const char *const extensions[] = {"npz", "npy", "safetensors", "bson"};
+    const char *file = temp_file("file", "", 0);
+    for (int i = 0; i < 4; i++) {
+        FX_SCOPE;
+        char folder[600], link[600], inside[700], nowhere[600];
+        snprintf(folder, sizeof folder, "%s-folder.%s", file, extensions[i]);
+        snprintf(link, sizeof link, "%s-link.%s", file, extensions[i]);
+        snprintf(inside, sizeof inside, "%s/a.%s", file, extensions[i]);
+        snprintf(nowhere, sizeof nowhere, "%s-none/a.%s", file, extensions[i]);
+        assert_int_equal(mkdir(folder, 0700), 0);
+        assert_int_equal(symlink(folder, link), 0);
+        const char *const paths[] = {folder, link, inside, nowhere, "", "unknown.extension"};
+        for (int k = 0; k < 6; k++) {
+            void *object = fx_vector(1, 2), *loaded = object;
+            const fx_status saved = fx_save(paths[k], "array", object);
+            const fx_error of_save = fx_error_take();
+            const fx_status tried =
+                fx_save_try(paths[k], 2, (const void *[]){"array", object}, &loaded);
+            const fx_error of_try = fx_error_take();
+            assert_int_not_equal(saved, FX_OK);
+            assert_int_equal(tried, saved);
+            assert_string_equal(of_try.message, of_save.message);
+            assert_null(loaded);
+            if (k < 2)
+                assert_non_null(strstr(of_try.message, "Is a directory"));
+        }
+        assert_int_equal(rmdir(folder), 0);
+        assert_int_equal(unlink(link), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +444,7 @@ int main(void)
         cmocka_unit_test(a_file_may_have_the_number_zero),
         cmocka_unit_test(a_damaged_checkpoint_is_seen),
         cmocka_unit_test(texts_are_entries),
+        cmocka_unit_test(a_try_fails_where_a_save_does),
         cmocka_unit_test(bytes_are_a_file),
         cmocka_unit_test(aligned_bytes_are_not_copied),
     };
