@@ -6,11 +6,6 @@
  */
 enum { MASK_BLOCK = 64 /* bytes that are tested at once: a cache line */ };
 
-/* Is a byte of the vector not 0? */
-#ifndef FXI_SOME
-#define FXI_SOME(v) (((v)[0] | (v)[1]) != 0) /* vectors of 16 bytes */
-#endif
-
 /* Masks begin at any byte. The copy is one load, and the bytes may be read as another type. */
 static inline vl mask_load(const uint8_t *mask)
 {

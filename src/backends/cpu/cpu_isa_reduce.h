@@ -9,15 +9,12 @@
  * sets of 16 lanes gcc 12 keeps one in memory, where each addition waits for the previous store.
  * Comparisons become vectors only if the compiler keeps their loop, which it does for 64 lanes.
  *
- * Long rows that are contiguous in memory are reduced by functions of their own (fxi_reducer.rows),
- * which fetch the next rows: one row is one stream, and the processor fetches too little of it in
- * advance. 4096 sums of 4096 Float32 took 4.9 ms one by one and take 3.8 two by two. How many rows
- * are best was measured in loops of their own (AVX2, the same rows). Sums took 5.1 ms with one row,
- * 4.5 with two, 4.1 with four, and 3.6 with two while the next two are fetched. Extremes are best
- * one row at a time while the next one is fetched, because two vectors then share one test for NaN:
- * on a machine with AVX-512 the best of 60 runs took 1.37 ms, and 1.42 with AVX2. Without fetching
- * they took 1.54 and 1.77 ms, and 1.70 and 2.31 with four rows and a test for each vector. With
- * rows of 512 elements, which share pages, sums of one row at a time were faster.
+ * Contiguous rows that are longer than a tile come from memory. They are one stream, of which the
+ * processor fetches too little in advance, so the loops fetch it. They do it ROW_AHEAD bytes in
+ * advance, whatever the rows' length, so the end of a row fetches the next one. Rejected: two rows
+ * at once while the next two are fetched. On an older machine (AVX2) 4096 sums of 4096 Float32 took
+ * 3.6 ms that way, and 5.1 one by one without fetching. On a newer one (Zen 5, AVX-512) they took
+ * 1.66 ms that way, and take 1.24 one by one.
  */
 #define FXI_ADD_LANES     16
 #define FXI_COMPARE_LANES 64
@@ -163,38 +160,43 @@
 FXI_FLOAT_REDUCERS(f32, float)
 FXI_FLOAT_REDUCERS(f64, double)
 
-enum {
-    /* Elements that one row is fetched ahead: 2 KiB of Float32. Of the distances from 512 bytes to
-     * 16 KiB this one was the fastest (5.1 ms without, 3.9 with it). */
-    ROW_AHEAD = 512,
-    /* The next rows are fetched if they are at most this many elements ahead. Farther lines leave
-     * the caches before they are read: two rows of 4 MiB took 5.1 ms without, and 6.5 with them. */
-    ROW_FAR = 32768
-};
+/* Is a byte of the vector not 0? */
+#ifndef FXI_SOME
+#define FXI_SOME(v) (((v)[0] | (v)[1]) != 0) /* vectors of 16 bytes */
+#endif
+
+/* Bytes that a row is fetched ahead. Of the distances from 2 to 24 KiB this one is the fastest:
+ * 4096 sums of 4096 Float32 take 1.65 ms with 2 KiB, 1.28 with 8, 1.24 with 12, 1.30 with 16,
+ * and 1.38 with 24 (Zen 5, AVX-512). */
+enum { ROW_AHEAD = 12 << 10 };
 
 /* Extremes of whole vectors of a row, four at a time; the last ones may overlap others, which
  * changes no extreme. Each vector is copied by itself: gcc 12 copies an array of vectors through
  * memory, 16 bytes at a time (with AVX2 a maximum took 2.3 times as long). Vector comparisons lose
  * track of NaN, so a row with a NaN is left to the loops above. With those loops alone, maxima took
  * more than a third of the time of a softmax. */
-#define FXI_EXTREME_ROW(NAME, T, V)                                                                \
+#define FXI_EXTREME_ROW(NAME, T, V, EXCEEDS)                                                       \
     /* The extreme of all lanes; false if a lane is not ok. */                                     \
     static inline bool NAME##_fold(V all, V##_mask ok, T *extreme)                                 \
     {                                                                                              \
         enum { L = FXI_VECTOR_BYTES / sizeof(T) };                                                 \
-        T lanes[L], clean[L];                                                                      \
+        T lanes[L];                                                                                \
+        /* Masks have another type on each instruction set, so they become numbers. */             \
+        const V bad = V##_pick(ok, V##_splat(0), V##_splat(1));                                    \
+        if (FXI_SOME((vl)bad))                                                                     \
+            return false;                                                                          \
         memcpy(lanes, &all, sizeof lanes);                                                         \
-        /* Masks have another type on each instruction set, so they become numbers before lanes    \
-         * are combined. */                                                                        \
-        const V one = V##_pick(ok, V##_splat(1), V##_splat(0));                                    \
-        memcpy(clean, &one, sizeof clean);                                                         \
-        for (int w = L / 2; w; w /= 2)                                                             \
-            for (int j = 0; j < w; j++) {                                                          \
-                lanes[j] = NAME##_op(lanes[j], lanes[j + w]);                                      \
-                clean[j] *= clean[j + w];                                                          \
-            }                                                                                      \
+        FXI_UNROLL                                                                                 \
+        for (int w = L / 2; w; w /= 2) {                                                           \
+            FXI_UNROLL                                                                             \
+            for (int j = 0; j < w; j++)                                                            \
+                /* No lane is NaN. So this is one instruction for each pair of lanes: a test for   \
+                 * NaN would make branches of it, which are mispredicted (a row of 1000 took 32    \
+                 * ns, and takes 24). */                                                           \
+                lanes[j] = lanes[j + w] EXCEEDS lanes[j] ? lanes[j + w] : lanes[j];                \
+        }                                                                                          \
         *extreme = lanes[0];                                                                       \
-        return clean[0] != 0;                                                                      \
+        return true;                                                                               \
     }                                                                                              \
     static inline bool NAME##_vectors(const T *x, int64_t n, int64_t ahead, T *extreme)            \
     {                                                                                              \
@@ -235,16 +237,11 @@ enum {
     }                                                                                              \
     static void NAME##_fast_row(const void *x, int64_t n, int64_t stride, void *acc)               \
     {                                                                                              \
-        if (stride == 1)                                                                           \
-            NAME##_ahead(x, n, 0, acc);                                                            \
-        else                                                                                       \
+        if (stride != 1)                                                                           \
             NAME##_row(x, n, stride, acc);                                                         \
-    }                                                                                              \
-    static void NAME##_rows(const void *x, int64_t m, int64_t stride, int64_t n, void *acc)        \
-    {                                                                                              \
-        const int64_t ahead = stride <= ROW_FAR ? stride : 2 * ROW_AHEAD;                          \
-        for (int64_t k = 0; k < m; k++)                                                            \
-            NAME##_ahead((const T *)x + k * stride, n, ahead, (T *)acc + k);                       \
+        else                                                                                       \
+            /* Rows that are longer than a tile come from memory. */                               \
+            NAME##_ahead(x, n, n > FXI_TILE_MOST ? ROW_AHEAD / (int64_t)sizeof(T) : 0, acc);       \
     }                                                                                              \
     /* a[i] combined with eight rows. The extremes of vectors keep a NaN of their second operand,  \
      * the accumulator. A NaN of a row is found by a test of its own, for two vectors at once. */  \
@@ -285,17 +282,14 @@ enum {
 #define rmin_f32_vector vf_min
 #define rmax_f64_vector vd_max
 #define rmin_f64_vector vd_min
-FXI_EXTREME_ROW(rmax_f32, float, vf)
-FXI_EXTREME_ROW(rmin_f32, float, vf)
-FXI_EXTREME_ROW(rmax_f64, double, vd)
-FXI_EXTREME_ROW(rmin_f64, double, vd)
+FXI_EXTREME_ROW(rmax_f32, float, vf, >)
+FXI_EXTREME_ROW(rmin_f32, float, vf, <)
+FXI_EXTREME_ROW(rmax_f64, double, vd, >)
+FXI_EXTREME_ROW(rmin_f64, double, vd, <)
 
 /* ---- sums of contiguous floats --------------------------------------------------------------- */
 /* The lanes of FXI_REDUCER as vectors in registers, with the same additions in the same order. */
 enum { WIDE_LANES = FXI_VECTOR_BYTES / 8, WIDE_VECTORS = FXI_ADD_LANES / WIDE_LANES };
-/* Rows that are added at once. The vectors of two rows are too many for 16 registers of 16 bytes.
- */
-enum { SUM_ROWS = FXI_VECTOR_BYTES > 16 ? 2 : 1 };
 
 static inline vd wide_load_f32(const float *x)
 {
@@ -342,59 +336,36 @@ static inline double wide_fold(vd s[WIDE_VECTORS])
         for (int k = 0; k < WIDE_VECTORS; k++)                                                     \
             s[k] += wide_load_##S(x + k * WIDE_LANES);                                             \
     }                                                                                              \
-    static void rsum_##S##_fast_row(const void *xv, int64_t n, int64_t stride, void *acc)          \
+    /* `ahead`: the distance of the elements that are fetched, 0 for none. */                      \
+    static inline void rsum_##S##_ahead(const T *x, int64_t n, int64_t ahead, double *a)           \
     {                                                                                              \
-        const T *x = xv;                                                                           \
+        enum { LINE = 64 / sizeof(T) };                                                            \
         vd s[WIDE_VECTORS] = {{0}};                                                                \
         int64_t i = 0;                                                                             \
-        /* Rows of fewer than 16 elements are added in order. */                                   \
-        if (stride != 1 || n < FXI_ADD_LANES) {                                                    \
-            rsum_##S##_row(xv, n, stride, acc);                                                    \
-            return;                                                                                \
-        }                                                                                          \
-        /* Rows that are longer than a tile come from memory. */                                   \
-        for (; n > FXI_TILE_MOST && i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES) {                  \
-            __builtin_prefetch(x + i + ROW_AHEAD);                                                 \
+        for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES) {                                       \
+            FXI_UNROLL                                                                             \
+            for (int j = 0; j < FXI_ADD_LANES; j += LINE)                                          \
+                if (ahead)                                                                         \
+                    __builtin_prefetch(x + i + j + ahead);                                         \
             wide_add_##S(x + i, s);                                                                \
         }                                                                                          \
-        for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                                         \
-            wide_add_##S(x + i, s);                                                                \
         if (i < n) {                                                                               \
             T all[FXI_ADD_LANES];                                                                  \
             wide_rest_##S(x + i, n - i, 0, all);                                                   \
             wide_add_##S(all, s);                                                                  \
         }                                                                                          \
-        *(double *)acc += wide_fold(s);                                                            \
+        *a += wide_fold(s);                                                                        \
     }                                                                                              \
-    /* The same additions for SUM_ROWS rows at once, while the next ones are fetched. */           \
-    static void rsum_##S##_rows(const void *xv, int64_t m, int64_t stride, int64_t n, void *acc)   \
+    static void rsum_##S##_fast_row(const void *x, int64_t n, int64_t stride, void *acc)           \
     {                                                                                              \
-        const T *x = xv;                                                                           \
-        double *a = acc;                                                                           \
-        int64_t k = 0;                                                                             \
-        const int64_t rest = n % FXI_ADD_LANES, whole = n - rest, next = SUM_ROWS * stride,        \
-                      ahead = next <= ROW_FAR ? next : 2 * ROW_AHEAD;                              \
-        for (; n >= FXI_ADD_LANES && k + SUM_ROWS <= m; k += SUM_ROWS, x += next) {                \
-            vd s[SUM_ROWS][WIDE_VECTORS] = {{{0}}};                                                \
-            for (int64_t i = 0; i < whole; i += FXI_ADD_LANES) {                                   \
-                FXI_UNROLL                                                                         \
-                for (int r = 0; r < SUM_ROWS; r++) {                                               \
-                    __builtin_prefetch(x + i + r * stride + ahead);                                \
-                    wide_add_##S(x + i + r * stride, s[r]);                                        \
-                }                                                                                  \
-            }                                                                                      \
-            FXI_UNROLL                                                                             \
-            for (int r = 0; r < SUM_ROWS; r++) {                                                   \
-                if (rest) {                                                                        \
-                    T all[FXI_ADD_LANES];                                                          \
-                    wide_rest_##S(x + whole + r * stride, rest, 0, all);                           \
-                    wide_add_##S(all, s[r]);                                                       \
-                }                                                                                  \
-                a[k + r] += wide_fold(s[r]);                                                       \
-            }                                                                                      \
-        }                                                                                          \
-        for (; k < m; k++, x += stride)                                                            \
-            rsum_##S##_fast_row(x, n, 1, a + k);                                                   \
+        /* Rows of fewer than 16 elements are added in order. */                                   \
+        if (stride != 1 || n < FXI_ADD_LANES)                                                      \
+            rsum_##S##_row(x, n, stride, acc);                                                     \
+        else if (n > FXI_TILE_MOST)                                                                \
+            /* Rows that are longer than a tile come from memory. */                               \
+            rsum_##S##_ahead(x, n, ROW_AHEAD / (int64_t)sizeof(T), acc);                           \
+        else                                                                                       \
+            rsum_##S##_ahead(x, n, 0, acc);                                                        \
     }                                                                                              \
     /* a[i] += x[i] + x[i + pitch] + … over `rows` rows, a constant. The same additions in the   \
      * same order as in FXI_REDUCER: there gcc 12 loads a whole vector of Float32 and extracts its \
@@ -449,28 +420,25 @@ FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
 
 #define FXI_REDUCER_OF(NAME, A)                                                                    \
     {                                                                                              \
-        sizeof(A), NAME##_init, NAME##_row, NULL, NAME##_col, NAME##_merge, NAME##_done            \
+        sizeof(A), NAME##_init, NAME##_row, NAME##_col, NAME##_merge, NAME##_done                  \
     }
 #define FXI_FAST_OF(NAME, T)                                                                       \
     {                                                                                              \
-        sizeof(T), NAME##_init, NAME##_fast_row, NAME##_rows, NAME##_fast_col, NAME##_merge,       \
-            NAME##_done                                                                            \
+        sizeof(T), NAME##_init, NAME##_fast_row, NAME##_fast_col, NAME##_merge, NAME##_done        \
     }
 #define FXI_WIDE_OF(NAME)                                                                          \
     {                                                                                              \
-        sizeof(double), NAME##_init, NAME##_fast_row, NAME##_rows, NAME##_fast_col, NAME##_merge,  \
-            NAME##_done                                                                            \
+        sizeof(double), NAME##_init, NAME##_fast_row, NAME##_fast_col, NAME##_merge, NAME##_done   \
     }
 /* A size of 0 marks a reduction that the type does not have. */
 #define FXI_REDUCER_NONE                                                                           \
     {                                                                                              \
-        0, NULL, NULL, NULL, NULL, NULL, NULL                                                      \
+        0, NULL, NULL, NULL, NULL, NULL                                                            \
     }
 /* A sum of Float32 with a Float64 result leaves out the last rounding. */
-static const fxi_reducer sum_wide = {sizeof(double), rsum_f32_init,     rsum_f32_fast_row,
-                                     rsum_f32_rows,  rsum_f32_fast_col, rsum_f32_merge,
-                                     rsum_f64_done};
-static const fxi_reducer sum_of_sqdev = {4 * sizeof(double), rdev_init,  rdev_f32_row, NULL,
+static const fxi_reducer sum_wide = {sizeof(double),    rsum_f32_init,  rsum_f32_fast_row,
+                                     rsum_f32_fast_col, rsum_f32_merge, rsum_f64_done};
+static const fxi_reducer sum_of_sqdev = {4 * sizeof(double), rdev_init,  rdev_f32_row,
                                          rdev_f32_col,       rdev_merge, rdev_total};
 static const fxi_reducer tile_reducers[FX_REDUCE_COUNT][FXI_C_COUNT] = {
     [FX_REDUCE_SUM] = {FXI_WIDE_OF(rsum_f32), FXI_WIDE_OF(rsum_f64),
@@ -485,10 +453,10 @@ static const fxi_reducer tile_reducers[FX_REDUCE_COUNT][FXI_C_COUNT] = {
     [FX_REDUCE_PROD] = {FXI_REDUCER_OF(rprod_f32, double), FXI_REDUCER_OF(rprod_f64, double),
                         FXI_REDUCER_OF(rprod_i32, uint32_t), FXI_REDUCER_OF(rprod_i64, uint64_t),
                         FXI_REDUCER_OF(rprod_u8, uint8_t), FXI_REDUCER_OF(rall, uint8_t)},
-    [FX_REDUCE_SQDEV] = {{4 * sizeof(double), rdev_init, rdev_f32_row, NULL, rdev_f32_col,
-                          rdev_merge, rdev_f32_done},
-                         {4 * sizeof(double), rdev_init, rdev_f64_row, NULL, rdev_f64_col,
-                          rdev_merge, rdev_f64_done},
+    [FX_REDUCE_SQDEV] = {{4 * sizeof(double), rdev_init, rdev_f32_row, rdev_f32_col, rdev_merge,
+                          rdev_f32_done},
+                         {4 * sizeof(double), rdev_init, rdev_f64_row, rdev_f64_col, rdev_merge,
+                          rdev_f64_done},
                          FXI_REDUCER_NONE,
                          FXI_REDUCER_NONE,
                          FXI_REDUCER_NONE,

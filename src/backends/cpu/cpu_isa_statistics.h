@@ -46,9 +46,9 @@ static void rdev_total(const void *acc, int64_t n, void *out)
 }
 
 /* Contiguous rows are vectors in registers (cpu_isa_reduce.h), which add the same terms in the same
- * order as the lanes of other rows. Both use fused multiply-adds where the processor has them: a
- * product is rounded once less, and two of ten instructions are saved. With columns, the first row
- * gives a pivot for each. */
+ * order as the lanes of other rows. Rows from memory are fetched in advance, as for sums. Both use
+ * fused multiply-adds where the processor has them: a product is rounded once less, and two of ten
+ * instructions are saved. With columns, the first row gives a pivot for each. */
 #define FXI_DEVIATIONS(NAME, T, S)                                                                 \
     static inline void NAME##_add(const T *x, vd p, vd s[WIDE_VECTORS], vd q[WIDE_VECTORS])        \
     {                                                                                              \
@@ -59,13 +59,19 @@ static void rdev_total(const void *acc, int64_t n, void *out)
             q[k] = vd_fma(v, v, q[k]);                                                             \
         }                                                                                          \
     }                                                                                              \
-    static inline void NAME##_dense(const T *x, int64_t n, const deviations *d)                    \
+    static inline void NAME##_dense(const T *x, int64_t n, int64_t ahead, const deviations *d)     \
     {                                                                                              \
+        enum { LINE = 64 / sizeof(T) };                                                            \
         vd s[WIDE_VECTORS] = {{0}}, q[WIDE_VECTORS] = {{0}};                                       \
         const vd p = vd_splat(*d->pivot);                                                          \
         int64_t i = 0;                                                                             \
-        for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                                         \
+        for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES) {                                       \
+            FXI_UNROLL                                                                             \
+            for (int j = 0; j < FXI_ADD_LANES; j += LINE)                                          \
+                if (ahead)                                                                         \
+                    __builtin_prefetch(x + i + j + ahead);                                         \
             NAME##_add(x + i, p, s, q);                                                            \
+        }                                                                                          \
         if (i < n) {                                                                               \
             /* Missing elements are the pivot: their deviation is 0. The pivot is an element or 0, \
              * so it is exact in T. */                                                             \
@@ -110,10 +116,12 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         if (*d.terms == 0 && n > 0)                                                                \
             *d.pivot = pivot_of((double)x[0]);                                                     \
         *d.terms += (double)n;                                                                     \
-        if (stride == 1)                                                                           \
-            NAME##_dense(x, n, &d);                                                                \
-        else                                                                                       \
+        if (stride != 1)                                                                           \
             NAME##_lanes(x, n, stride, &d);                                                        \
+        else if (n > FXI_TILE_MOST)                                                                \
+            NAME##_dense(x, n, ROW_AHEAD / (int64_t)sizeof(T), &d);                                \
+        else                                                                                       \
+            NAME##_dense(x, n, 0, &d);                                                             \
     }                                                                                              \
     static void NAME##_few(const T *x, int64_t n, int64_t rows, const deviations *d)               \
     {                                                                                              \
@@ -340,5 +348,5 @@ FXI_EXTREMES(u8, uint8_t)
 
 #define FXI_EXTREME_OF(NAME)                                                                       \
     {                                                                                              \
-        3 * sizeof(int64_t), NAME##_init, NAME##_row, NULL, NAME##_col, NAME##_merge, extreme_done \
+        3 * sizeof(int64_t), NAME##_init, NAME##_row, NAME##_col, NAME##_merge, extreme_done       \
     }

@@ -3,13 +3,11 @@
  * The input's axes are divided into kept and reduced ones, and each group is collapsed to a walk.
  * If the reduced axes have the smaller stride, results are computed one by one, row after row of
  * memory. Otherwise a tile of neighbouring results is kept in accumulators while the reduced axes
- * are walked ("columns"). While long contiguous rows are reduced, the next ones are fetched,
- * because the processor reads several streams faster than one. So memory is read in order either
- * way. All this is decided once, when the step is prepared. Threads share the results; where
- * results are few and have many terms each, threads share the terms too: in pieces, whose
- * accumulators are merged in order. The division depends on shapes and strides only, and so do the
- * bits of the result. Float32 sums and products accumulate in Float64. An empty reduction gives the
- * neutral element.
+ * are walked ("columns"). So memory is read in order either way. All this is decided once, when the
+ * step is prepared. Threads share the results; where results are few and have many terms each,
+ * threads share the terms too: in pieces, whose accumulators are merged in order. The division
+ * depends on shapes and strides only, and so do the bits of the result. Float32 sums and products
+ * accumulate in Float64. An empty reduction gives the neutral element.
  */
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
@@ -23,10 +21,9 @@ enum {
      * pieces of many rows are slow: maxima of 4096 columns of 4096 took 5.8 ms with 512 columns in
      * a tile, and take 3.3 with all. */
     TILE_BYTES = 16 << 10,
-    /* Rows of at least LONG_ROW elements are reduced by fxi_reducer.rows, which fetches the next
-     * rows: several streams of pieces of one page would be slower than one stream. A tile has at
-     * most ROWS of them, fewer if the rows would make fewer than ROW_TILES tiles, which threads
-     * share. */
+    /* Contiguous rows of at least LONG_ROW elements are reduced several in a tile, because a tile
+     * costs time of its own. It has at most ROWS of them, fewer if the rows would make fewer than
+     * ROW_TILES tiles, which threads share. */
     LONG_ROW = 1024,
     ROWS = 16,
     ROW_TILES = 64
@@ -55,10 +52,11 @@ static inline void add_terms(const reduction *r, const void *x, int64_t m, int64
 {
     if (r->columns)
         r->op->col(x, m, r->stride, n, r->pitch, acc);
-    else if (r->most > 1)
-        r->op->rows(x, m, r->stride, n, acc);
     else
-        r->op->row(x, n, r->pitch, acc);
+        /* More than one row only if accumulators are separate (describe). */
+        for (int64_t k = 0; k < m; k++)
+            r->op->row(fxi_at(x, k * r->stride, r->size), n, r->pitch,
+                       (char *)acc + k * (int64_t)r->op->size);
 }
 
 /* Computes the accumulators of m results, the first at element `at`, over one piece of their
@@ -173,7 +171,8 @@ static void describe(reduction *r, const fx_step *step)
      */
     const int64_t all = fxi_walk_length(&r->reduced);
     fxi_walk_pop(&r->reduced, &r->terms, &r->pitch);
-    const bool rows = !r->columns && r->pitch == 1 && r->terms >= LONG_ROW && r->op->rows;
+    const bool rows =
+        !r->columns && r->pitch == 1 && r->terms >= LONG_ROW && fold <= FX_REDUCE_PROD;
     if (r->columns || rows)
         fxi_walk_pop(&r->kept, &r->width, &r->stride);
     /* Whole vectors. A size of 0: the type has no such reduction. */

@@ -34,10 +34,6 @@ typedef struct fxi_reducer {
     size_t size;
     void (*init)(void *acc, int64_t n);
     void (*row)(const void *x, int64_t n, int64_t stride, void *acc); /* acc = op(acc, op over x) */
-    /* The same for m rows of n contiguous elements, `stride` apart: acc[i] gets row i. Meant for
-     * long rows in memory: the next rows are fetched. The bits are those of `row`. NULL: calling
-     * `row` for each row is as fast. */
-    void (*rows)(const void *x, int64_t m, int64_t stride, int64_t n, void *acc);
     /* acc[i] = op(acc[i], x[i·stride + k·pitch]) over k < rows, in this order */
     void (*col)(const void *x, int64_t n, int64_t stride, int64_t rows, int64_t pitch, void *acc);
     /* `later` holds the terms that follow those of `acc`: the first of equal extremes must win. */
