@@ -92,6 +92,20 @@ void fxi_row_set_rows(fxi_row_plan *p, const fx_step *step)
         divide_columns(p, step);
 }
 
+/* Does the step only reduce operands, in its first pass? Then nothing else uses their elements, so
+ * no tile has to fit in a cache. Variances are such steps: after the reduction they compute values
+ * of rows only. */
+static bool only_reduces(const fxi_row_plan *p)
+{
+    bool only = true;
+    for (int32_t pass = 0; pass < p->npasses; pass++)
+        for (int32_t k = p->passes[pass].elements; k < p->passes[pass].last; k++) {
+            const fxi_row_call *c = &p->calls[k];
+            only = only && pass == 0 && !c->loop && !c->terms && !c->across;
+        }
+    return only;
+}
+
 /* The length of a tile that is part of a row. As large as the first-level cache allows, because
  * each call costs time of its own and each reduction ends with a fold: softmax of 1024 rows of 1000
  * takes 0.41 ms with whole rows and 0.62 with tiles of 256. The tiles of a row are about equal.
@@ -106,7 +120,10 @@ static int32_t part_of_row(const fxi_row_plan *p, const fxi_row_scratch *scratch
     /* Never shorter than 256 elements: then calls would cost more than their elements. */
     const int64_t bytes =
         fxi_cpu_max(1, tiles * (int64_t)scratch->width); /* a step may have no tiles */
-    const int64_t tile = fxi_cpu_min(FXI_TILE_MOST, fxi_cpu_max(FXI_TILE, TILE_BYTES / bytes));
+    /* Reducers take any number of elements. Of more than FXI_TILE_MOST they fetch those that
+     * follow, for which they would wait otherwise. */
+    const int64_t most = only_reduces(p) ? TILE_BYTES : FXI_TILE_MOST;
+    const int64_t tile = fxi_cpu_min(most, fxi_cpu_max(FXI_TILE, TILE_BYTES / bytes));
     const int64_t parts = (piece + tile - 1) / tile, each = (piece + parts - 1) / parts;
     return (int32_t)((each + 15) / 16 * 16);
 }
