@@ -183,22 +183,22 @@ static void small_lenet(void **state)
         "MFLOP\n"
         "  5  pool max(4′) → Float32 4×4×16×4 channels last\n"
         "  6  copy(5′) → Float32 4×4×16×4\n"
-        "  7  matmul Bᵀ(c4, 6) → Float32 10×256, 0.0205 MFLOP\n"
+        "  7  matmul Bᵀ(c2, 6) → Float32 10×256, 0.0205 MFLOP\n"
         "  8  matmul(x0, 6) → Float32 10×4, 0.0205 MFLOP\n"
         "  9  reduce sum of add(8, x6′) → Float32 1×1\n"
-        " 10  matmul Aᵀ(x0, c4) → Float32 256×4, 0.0205 MFLOP\n"
+        " 10  matmul Aᵀ(x0, c2) → Float32 256×4, 0.0205 MFLOP\n"
         " 11  copy(10′) → Float32 4×4×16×4 channels last\n"
         " 12  pool max gradient(11′, 4′) → Float32 8×8×16×4 channels last\n"
-        " 13  le select(4, c2, c3, 12) → Float32 8×8×16×4 channels last\n"
+        " 13  lt select(c1, 4, 12, c3) → Float32 8×8×16×4 channels last\n"
         " 14  conv by weight(3′, 13′) → Float32 5×5×6×16, 1.23 MFLOP\n"
         " 15  reduce sum(13) → Float32 1×1×16×1\n"
         " 16  conv by data(13′, x4) → Float32 12×12×6×4 channels last, 1.23 MFLOP\n"
         " 17  copy(16′) → Float32 12×12×6×4\n"
         " 18  pool max gradient(17, 1) → Float32 24×24×6×4\n"
-        " 19  le select(1, c0, c1, 18) → Float32 24×24×6×4\n"
+        " 19  lt select(c0, 1, 18, c4) → Float32 24×24×6×4\n"
         " 20  reduce sum(19) → Float32 1×1×6×1\n"
         " 21  conv by weight(x1, 19) → Float32 5×5×1×6, 0.691 MFLOP\n"
-        " 22  reduce sum(c4) → Float32 10×1\n");
+        " 22  reduce sum(c2) → Float32 10×1\n");
 }
 
 /* Images come in, activations leave before the dense layer, and their gradient comes back. */
