@@ -67,7 +67,7 @@ bool fxi_overlap(fxi_builder *b)
         const int32_t until = reader[s->out_value];
         for (int k = 0; k < n; k++)
             reader[s->in_value[k]] = i;
-        if (!worth_beginning(p, i + 1, until) || !may_begin(b, s))
+        if (!may_begin(b, s) || !worth_beginning(p, i + 1, until))
             continue;
         s->as.collective.until = until;
         const int32_t end = until < p->nsteps ? until : p->nsteps - 1;

@@ -147,7 +147,8 @@ class Inspect(cli.Cli):
         self.refused("inspect", "nothing.bson", words=["nothing.bson", "No such file"])
         self.refused("inspect", self.folder, words="is a folder")
         self.refused("inspect", "/dev/zero", words="not a regular file")
-        self.refused("inspect", self.write("a.txt", "a list\n"), words=["unknown format", ".safetensors, .npy, .npz, .csv"])
+        for name in ["a.txt", "a(.text).txt"]:
+            self.refused("inspect", self.write(name, "a list\n"), words=[name, "unknown format", ".safetensors, .npy, .npz, .csv"])
         self.refused("inspect", self.write("a.npy", f.npy([2], [1, 2])[:-1]), words=["npy", "offset"], out=True)
         self.refused("inspect", self.write("a.bson", flux_file()[:-1]), words=["BSON", "offset"], out=True)
         self.refused("inspect", self.write("k-idx1-ubyte.gz", f.idx([3], b"abc", True)[:-9]), words="k-idx1", out=True)

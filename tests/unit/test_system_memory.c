@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "cgroup.h"
+#include "memory.h"
 #include "system_memory.h"
+#include <pthread.h>
 
 static void pages_are_readable_or_not(void **state)
 {
@@ -172,12 +174,89 @@ static void limits_of_cgroups_count(void **state)
     }
 }
 
+/* ---- blocks that a thread keeps for the next node ---------------------------------------------
+ */
+
+enum { BLOCKS = FXI_MOST_SPARES + 1000, BLOCK = FXI_SPARE_BYTES - 8 };
+static void *blocks[BLOCKS];
+
+static void *allocate_blocks(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = fxi_spare_malloc(BLOCK);
+        if (blocks[i])
+            memset(blocks[i], i & 0xff, BLOCK);
+    }
+    return NULL;
+}
+
+static void *free_blocks(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < BLOCKS; i++)
+        fxi_spare_free(blocks[i]);
+    return NULL;
+}
+
+/* More blocks than the thread keeps, twice, so that kept ones are given out again. */
+static void kept_blocks_count_as_free(void **state)
+{
+    (void)state;
+    fxi_memory_reclaim();
+    const int64_t live = fxi_live_allocations(), held = fxi_memory_held_here();
+    for (int round = 0; round < 2; round++) {
+        allocate_blocks(NULL);
+        assert_int_equal(fxi_live_allocations(), live + BLOCKS);
+        assert_int_equal(fxi_memory_held_here(), held + (int64_t)BLOCKS * FXI_SPARE_BYTES);
+        for (int i = 0; i < BLOCKS; i++) {
+            assert_non_null(blocks[i]);
+            assert_int_equal(*(unsigned char *)blocks[i], i & 0xff); /* no block twice */
+        }
+        free_blocks(NULL);
+        assert_int_equal(fxi_live_allocations(), live);
+        assert_int_equal(fxi_memory_held_here(), held);
+        if (fxi_own_spares) /* caching is on */
+            assert_true(fxi_memory_cached() >= (size_t)FXI_MOST_SPARES * FXI_SPARE_BYTES);
+    }
+    fxi_memory_reclaim();
+    assert_int_equal(fxi_memory_cached(), 0);
+    assert_int_equal(fxi_live_allocations(), live);
+}
+
+/* One thread allocates and another one frees, in both directions; the other thread ends with kept
+ * blocks. */
+static void kept_blocks_of_a_thread_that_ends(void **state)
+{
+    (void)state;
+    const int64_t live = fxi_live_allocations();
+    for (int round = 0; round < 2; round++) {
+        pthread_t thread;
+        if (round == 0)
+            allocate_blocks(NULL);
+        assert_int_equal(
+            pthread_create(&thread, NULL, round == 0 ? free_blocks : allocate_blocks, NULL), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        if (round == 1) {
+            assert_int_equal(fxi_live_allocations(), live + BLOCKS);
+            free_blocks(NULL);
+        }
+        assert_int_equal(fxi_live_allocations(), live);
+    }
+    fxi_memory_reclaim();
+    assert_int_equal(fxi_live_allocations(), live);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_are_readable_or_not), cmocka_unit_test(memory_is_aligned_as_asked),
-        cmocka_unit_test(the_machine_has_memory),    cmocka_unit_test(a_limit_counts),
+        cmocka_unit_test(pages_are_readable_or_not),
+        cmocka_unit_test(memory_is_aligned_as_asked),
+        cmocka_unit_test(the_machine_has_memory),
+        cmocka_unit_test(a_limit_counts),
         cmocka_unit_test(limits_of_cgroups_count),
+        cmocka_unit_test(kept_blocks_count_as_free),
+        cmocka_unit_test(kept_blocks_of_a_thread_that_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

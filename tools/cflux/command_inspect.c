@@ -367,7 +367,12 @@ static const char *refusal(const fx_error *why, char *text, size_t size)
     const char *sentence = table_sentence(why, "cflux train ", text, size);
     if (!strstr(sentence, extensions))
         return sentence;
-    snprintf(text, size, "%s, .csv", sentence);
+    /* The sentence may be in `text` already. */
+    const size_t n = strlen(sentence);
+    if (sentence != text)
+        snprintf(text, size, "%s", sentence);
+    if (n < size)
+        snprintf(text + n, size - n, ", .csv");
     return text;
 }
 

@@ -104,7 +104,7 @@ const char *table_sentence(const fx_error *e, const char *whose, char *text, siz
                   {"call fx_read_table with .separator = ", "--separator ", "use ", true},
                   {"call fx_read_table with .skip = ", "--skip ", "use ", true},
                   {"leave it out with skip", "--target", "give its number with ", false},
-                  {"(.text)", "(--id)", "", false},
+                  {"\" (.text); it has ", "\" (--id); it has ", "", false},
                   {".missing = true", "--missing", "cflux train ", false}};
     const char *sentence = failure_sentence(e);
     for (size_t i = 0; i < sizeof advice / sizeof advice[0]; i++) {

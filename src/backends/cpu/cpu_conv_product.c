@@ -311,7 +311,7 @@ static fx_status run_single_position(const job *q)
 }
 
 /* In the order of the shares, never in the order in which threads finished. This takes little time:
- * a share has at least SHARE_WINDOWS terms for each of these additions. */
+ * a share has at least half of SHARE_WINDOWS terms for each of these additions. */
 #define ADD_SHARES(S, T)                                                                           \
     static void add_shares_##S(const job *q)                                                       \
     {                                                                                              \

@@ -93,8 +93,8 @@ void fxi_row_set_rows(fxi_row_plan *p, const fx_step *step)
 }
 
 /* Does the step only reduce operands, in its first pass? Then nothing else uses their elements, so
- * no tile has to fit in a cache. Variances are such steps: after the reduction they compute values
- * of rows only. */
+ * a tile may have more than FXI_TILE_MOST. Variances are such steps: after the reduction they
+ * compute values of rows only. */
 static bool only_reduces(const fxi_row_plan *p)
 {
     bool only = true;
@@ -121,8 +121,8 @@ static int32_t part_of_row(const fxi_row_plan *p, const fxi_row_scratch *scratch
     const int64_t bytes =
         fxi_cpu_max(1, tiles * (int64_t)scratch->width); /* a step may have no tiles */
     /* Reducers take any number of elements. Of more than FXI_TILE_MOST they fetch those that
-     * follow, for which they would wait otherwise. */
-    const int64_t most = only_reduces(p) ? TILE_BYTES : FXI_TILE_MOST;
+     * follow, for which they would wait otherwise. TILE_BYTES alone bounds such a tile. */
+    const int64_t most = only_reduces(p) ? INT32_MAX : FXI_TILE_MOST;
     const int64_t tile = fxi_cpu_min(most, fxi_cpu_max(FXI_TILE, TILE_BYTES / bytes));
     const int64_t parts = (piece + tile - 1) / tile, each = (piece + parts - 1) / parts;
     return (int32_t)((each + 15) / 16 * 16);
