@@ -225,7 +225,8 @@ static __attribute__((noinline)) cache *register_cache(void)
         all->prev = c;
     all = c;
     fxi_mutex_unlock(&lock);
-    fxi_own_spares = CACHING ? &c->spares : NULL;
+    /* Only where a node is known to take FXI_SPARE_BYTES (node.h). */
+    fxi_own_spares = CACHING && sizeof(void *) == 8 ? &c->spares : NULL;
     return mine = c;
 }
 

@@ -394,7 +394,7 @@ static void aligned_bytes_are_not_copied(void **state)
 }
 
 /* A path to which fx_save cannot write is refused by fx_save_try with the same status and words,
- * and before anything is written. */
+ * and a folder stays empty. */
 static void a_try_fails_where_a_save_does(void **state)
 {
     (void)state;
