@@ -42,8 +42,9 @@ static inline int64_t fxi_field_children(const void *object, const fx_field *fie
         return ((const fx_list *)fxi_field_at(object, field))->n;
     return field->kind == FX_FIELD_CHILD;
 }
-/* Is the field hidden from optimisers? */
+/* Is the field missing from type->trainable? The type must have that list. */
 bool fxi_field_not_listed(const fx_type *type, const fx_field *field);
+/* Is the field hidden from optimisers? */
 static inline bool fxi_field_frozen(const fx_type *type, const fx_field *field)
 {
     return field->frozen || (type->trainable && fxi_field_not_listed(type, field));
