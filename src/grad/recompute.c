@@ -167,7 +167,7 @@ static bool copy(walk *w, fxi_node *n)
     if (!made)
         return false;
     made->weak = n->weak;
-    made->quotient = n->quotient;
+    made->grad = n->grad;
     if (append(w, made))
         return fxi_identity_put(&w->seen, n, made);
     fxi_node_release(made);

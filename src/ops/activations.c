@@ -7,13 +7,16 @@
  *
  * NaN stays NaN in all of them: the branch that a false comparison selects is a function of x. The
  * gradient there is NNlib's: 0 for functions that NNlib differentiates by comparing their result
- * (relu, relu6, hardtanh, hardsigmoid, trelu), because all comparisons with NaN are false.
+ * (relu, relu6, hardtanh, hardsigmoid, trelu), because all comparisons with NaN are false. At ±Inf
+ * the gradient of tanhshrink is NaN and that of softsign is 0: NNlib's rules are (x − y)² and
+ * 1/(1 + |x|)².
  * Functions of e^x never get an argument that overflows, not even in a branch that is not selected
  * (its gradient would be 0·Inf). So they are correct for all finite x, except that the gradient of
  * gelu is NaN where x² overflows, as PyTorch's is. Products such as x·σ(x) give NaN at −Inf, as in
  * NNlib.
  */
 #include "composites.h"
+#include "own_gradient.h"
 
 fx_array *fx_identity(fx_array *x)
 {
@@ -150,7 +153,8 @@ fx_array *fx_softsign(fx_array *x)
 {
     FXI_OPERATION("softsign");
     FXI_SCOPE;
-    return fx_keep(fx_div(x, fx_add(1, fx_abs(x))));
+    x = fxi_real(x);
+    return fx_keep(fxi_softsign_of(x, fx_add(1, fx_abs(x))));
 }
 
 /* ---- exponential below zero ------------------------------------------------------------------ */
@@ -239,7 +243,9 @@ fx_array *fx_lisht(fx_array *x)
 fx_array *fx_tanhshrink(fx_array *x)
 {
     FXI_OPERATION("tanhshrink");
-    return fx_sub(x, fx_tanh(x));
+    FXI_SCOPE;
+    x = fxi_real(x);
+    return fx_keep(fxi_minus_tanh(x, fx_tanh(x)));
 }
 
 /* ---- logarithms of sums of exponentials ------------------------------------------------------ */

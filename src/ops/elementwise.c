@@ -185,16 +185,31 @@ static fx_array *unary(fx_op op, enum type_rule rule, fx_array *x)
 #define OWN_ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)
 #include <cflux/op.def>
 
-static fx_array *of_quotient(fx_array *y)
+static fx_array *with_gradient(fx_array *y, fxi_grad grad)
 {
     if (!fx_is_error(y))
-        y->node->quotient = true;
+        y->node->grad = (uint8_t)grad;
     return y;
+}
+
+static fx_array *of_quotient(fx_array *y)
+{
+    return with_gradient(y, FXI_GRAD_QUOTIENT);
 }
 
 fx_array *fxi_quotient(fx_array *x, fx_array *d)
 {
     return of_quotient(fx_mul(x, of_quotient(fx_div(1, d))));
+}
+
+fx_array *fxi_minus_tanh(fx_array *x, fx_array *t)
+{
+    return with_gradient(fx_sub(x, t), FXI_GRAD_TANHSHRINK);
+}
+
+fx_array *fxi_softsign_of(fx_array *x, fx_array *d)
+{
+    return with_gradient(fx_div(x, d), FXI_GRAD_SOFTSIGN);
 }
 
 fx_array *fx_floor(fx_array *x)
@@ -229,6 +244,10 @@ RULE(ADD)
 
 RULE(SUB)
 {
+    if (a->node->grad == FXI_GRAD_TANHSHRINK) { /* z − z: 0, or NaN at ±Inf */
+        a->gx[0] = fx_mul(G, fx_mul(Y, fx_add(Y, fx_sub(Z, Z))));
+        return;
+    }
     a->gx[0] = G;
     if (a->need[1])
         a->gx[1] = fx_neg(G);
@@ -258,7 +277,7 @@ static void quotient_gradient(const fxi_rule_args *a)
 
 RULE(MUL)
 {
-    if (a->node->quotient) {
+    if (a->node->grad == FXI_GRAD_QUOTIENT) {
         quotient_gradient(a);
         return;
     }
@@ -270,11 +289,15 @@ RULE(MUL)
 
 RULE(DIV)
 {
-    if (a->node->quotient) {
+    if (a->node->grad == FXI_GRAD_QUOTIENT) {
         a->gx[1] = of_quotient(fx_mul(fx_neg(G), Z));
         return;
     }
     fx_array *q = fx_div(G, Y);
+    if (a->node->grad == FXI_GRAD_SOFTSIGN) {
+        a->gx[0] = fx_div(q, Y); /* d² overflows in Float16 from 256 on */
+        return;
+    }
     a->gx[0] = q;
     if (a->need[1])
         a->gx[1] = fx_neg(fx_mul(q, Z));

@@ -34,6 +34,13 @@ fx_array *fxi_after(int n, fx_array *const *first, fx_array *x);
  * those of the quotient, which need x/d and not x. */
 fx_array *fxi_quotient(fx_array *x, fx_array *d);
 
+/* x − t for t = tanh x, with the slope t². NaN at ±Inf, where NNlib's rule (x − y)² is NaN; but
+ * x − y itself rounds to 0 or 2 for large x. */
+fx_array *fxi_minus_tanh(fx_array *x, fx_array *t);
+
+/* x/d for d = 1 + |x|, with the slope 1/d², which is 0 at ±Inf, as in NNlib. */
+fx_array *fxi_softsign_of(fx_array *x, fx_array *d);
+
 /* The pending result x is computed only when the program reads or evaluates it: neither before an
  * update replaces a value that x is computed from, nor when a thread evaluates by itself. Nothing
  * happens if x is an error or has a value. */

@@ -82,7 +82,7 @@ static void number_literals(const fxi_context *c, fxi_copied_rule *r, const fxi_
 static bool can_copy(const fxi_node *n, const fxi_node *x)
 {
     const bool number = n->op == FX_OP_CONST, whole = n->ndim > 0;
-    return !(n->data || n->wanted || n->on_demand || n->quotient || n->tied || n->ghost) &&
+    return !(n->data || n->wanted || n->on_demand || n->grad || n->tied || n->ghost) &&
            (number || fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE) && (number || !n->weak) &&
            (!whole || fxi_same_shape(n, x)) && n->device == (whole ? x->device : NULL);
 }

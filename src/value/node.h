@@ -53,6 +53,14 @@ typedef struct fxi_data {
                     once */
 } fxi_data;
 
+/* Operations that compute part of a function whose gradient has another rule (elementwise.c). */
+typedef enum fxi_grad {
+    FXI_GRAD_OF_OP,
+    FXI_GRAD_QUOTIENT,   /* MUL and DIV of x·(1/d): fxi_quotient */
+    FXI_GRAD_TANHSHRINK, /* SUB: fxi_minus_tanh */
+    FXI_GRAD_SOFTSIGN,   /* DIV: fxi_softsign_of */
+} fxi_grad;
+
 typedef struct fxi_node fxi_node;
 /* What every graph reads comes first, in 128 bytes: a walk over nodes waits for their memory. */
 struct fxi_node {
@@ -69,7 +77,7 @@ struct fxi_node {
                     is read after the update which consumes it, or a collective operation */
     bool history_cut; /* its inputs were dropped when its training step closed */
     bool on_demand;   /* computed only if the program asks for it (fxi_on_demand) */
-    bool quotient;    /* part of a quotient x·(1/d), with its gradient (fxi_quotient) */
+    uint8_t grad;     /* fxi_grad: whose rule its gradient has */
     bool no_gradient; /* zeros of fx_gradient for an array on which the loss does not depend */
     bool used;  /* an evaluated value was computed from it: not a result that nothing consumed */
     bool tied;  /* a view that follows its parent array: keeps its history (ties.c) */

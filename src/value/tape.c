@@ -268,7 +268,7 @@ void fxi_tape_forget(fxi_context *c, const fxi_node *n)
     if (t->mode == FXI_TAPE_NOTES && i >= 0 && i < t->n && t->entries[i].live == n) {
         t->entries[i].live = NULL;
         t->entries[i].node->weak = n->weak;
-        t->entries[i].node->quotient = n->quotient;
+        t->entries[i].node->grad = n->grad;
         t->entries[i].node->no_gradient = n->no_gradient;
         t->entries[i].node->device = n->device;
     }
@@ -325,7 +325,8 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     /* Literals and random streams are not compared: the plan takes them as inputs. */
     if (attr)
         g->attr = *attr;
-    g->weak = g->wanted = g->on_demand = g->quotient = g->no_gradient = false;
+    g->weak = g->wanted = g->on_demand = g->no_gradient = false;
+    g->grad = FXI_GRAD_OF_OP;
     g->device = device;
     g->seq = c->seq++;
     e->skipped = 0;

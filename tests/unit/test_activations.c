@@ -394,22 +394,13 @@ static const struct {
     {"trelu", d_positive},
 };
 
-/* Where cflux differs: NNlib's rule gives NaN for tanhshrink, whose slope tends to 1; and 0 for
- * softsign, whose value is NaN there. */
-static bool differs(const char *name, double x, double *out_slope)
-{
-    *out_slope = strcmp(name, "tanhshrink") == 0 ? 1 : nan_;
-    return isinf(x) && (strcmp(name, "tanhshrink") == 0 || strcmp(name, "softsign") == 0);
-}
-
 static double expected_slope(size_t k, double x)
 {
     const struct activation *a = &activations[k];
     const double y = isnan(x)   ? nan_
                      : isinf(x) ? (x > 0 ? a->at_inf : a->at_minus_inf)
                                 : (double)a->definition((real)x);
-    double other;
-    return differs(a->name, x, &other) ? other : (double)rules[k].slope((real)x, (real)y);
+    return (double)rules[k].slope((real)x, (real)y);
 }
 
 static void gradients_follow_the_rules_of_NNlib(void **state)
@@ -432,6 +423,47 @@ static void gradients_follow_the_rules_of_NNlib(void **state)
         fx_gradient_of(fx_sum(activations[k].f(narrow)), &narrow, 1, &g);
         check_array(activations[k].name, g, COUNT(x), want, 2e-6, 2e-6);
     }
+}
+
+/* Slopes that are small differences of other numbers: tanh² x near 0, and 1/(1 + |x|)² far out. */
+static void small_slopes_are_precise(void **state)
+{
+    (void)state;
+    static const float x[] = {1e-6F, -1e-4F, 1e-3F, 0.01F, -0.1F, 1e2F, -1e3F, 1e4F, -1e6F};
+    enum { N = sizeof x / sizeof *x };
+    double shrink[N], sign[N];
+    for (int i = 0; i < N; i++) {
+        shrink[i] = (double)(tanhl((real)x[i]) * tanhl((real)x[i]));
+        sign[i] = (double)d_softsign((real)x[i], 0);
+    }
+    FX_SCOPE;
+    fx_array *a = fx_from(FX_DTYPE_F32, x, N), *g = NULL;
+    fx_gradient_of(fx_sum(fx_tanhshrink(a)), &a, 1, &g);
+    check_array("tanhshrink", g, N, shrink, 0, 1e-6);
+    fx_gradient_of(fx_sum(fx_softsign(a)), &a, 1, &g);
+    check_array("softsign", g, N, sign, 0, 1e-6);
+}
+
+/* The second derivatives: 2·tanh x·(1 − tanh² x) and −2·sign(x)/(1 + |x|)³. */
+static void second_derivatives_follow_the_rules(void **state)
+{
+    (void)state;
+    static const double x[] = {-3, -0.5, 1e-3, 0.25, 2, 40};
+    enum { N = sizeof x / sizeof *x };
+    double shrink[N], sign[N];
+    for (int i = 0; i < N; i++) {
+        const real t = tanhl((real)x[i]), d = 1 + fabsl((real)x[i]);
+        shrink[i] = (double)(2 * t * (1 - t * t));
+        sign[i] = (double)(copysignl(2, -(real)x[i]) / (d * d * d));
+    }
+    FX_SCOPE;
+    fx_array *a = vector64(x, N), *g = NULL, *h = NULL;
+    fx_gradient_of(fx_sum(fx_tanhshrink(a)), &a, 1, &g);
+    fx_gradient_of(fx_sum(g), &a, 1, &h);
+    check_array("tanhshrink", h, N, shrink, 1e-12, 1e-12);
+    fx_gradient_of(fx_sum(fx_softsign(a)), &a, 1, &g);
+    fx_gradient_of(fx_sum(g), &a, 1, &h);
+    check_array("softsign", h, N, sign, 1e-12, 1e-12);
 }
 
 static double slope_at(unary_fn f, double x)
@@ -570,6 +602,8 @@ int main(void)
         cmocka_unit_test(gradients_are_finite_far_out),
         cmocka_unit_test(gradients_at_kinks),
         cmocka_unit_test(gradients_follow_the_rules_of_NNlib),
+        cmocka_unit_test(small_slopes_are_precise),
+        cmocka_unit_test(second_derivatives_follow_the_rules),
         cmocka_unit_test(parameters_of_the_parametric_forms),
         cmocka_unit_test(integers_stay_or_become_Float32),
         cmocka_unit_test(rrelu_draws_slopes_in_training),
