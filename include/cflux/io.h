@@ -107,7 +107,9 @@ FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names
  *   missing       arrays of the object that are not in the file
  *   unused        arrays of the file that are not in the object
  *   other_sizes   arrays of both whose sizes differ
- * fx_count(fx_child_named(report, "missing")) is the number of missing arrays. PyTorch's
+ * fx_count(fx_child_named(report, "missing")) is the number of missing arrays. An optimiser state
+ * gets its numbers too (fx_load_into), but only if all arrays match; otherwise a message says so,
+ * because a parameter without its moments must not get Adam's powers of β. PyTorch's
  * load_state_dict(strict=False) is similar, but fails if sizes differ. On failure an error array,
  * and the object is unchanged: FX_STATUS_FORMAT if no array matches; FX_STATUS_ARGUMENT for an .npy
  * file, whose array has no name; other errors as for fx_load_into. fx_load_torch_matching does the

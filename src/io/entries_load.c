@@ -10,6 +10,7 @@
 #include <cflux/tree.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool same_sizes(const fx_array *a, const fx_array *b)
 {
@@ -215,6 +216,20 @@ static fx_status load_matches(const char *source, fxi_entries *to, const fxi_ent
                        source, to->items[0].name, from->n ? "; it has \"" : "",
                        from->n ? from->items[0].name : "", from->n ? "\", …" : "");
     return fx_loadmodel(fxi_tuple(m->n, m->pairs), fxi_tuple(m->n, m->pairs + to->n));
+}
+
+bool fxi_entries_alike(fxi_entries *a, fxi_entries *b, int32_t except)
+{
+    const fxi_entry *left_out = except >= 0 ? &b->items[except] : NULL;
+    const fxi_entry **x = fxi_entries_sorted(a), **y = fxi_entries_sorted(b);
+    bool alike = x && y && a->n == b->n - (left_out != NULL);
+    for (int32_t i = 0, k = 0; alike && i < a->n; i++, k++) {
+        k += y[k] == left_out;
+        alike = strcmp(x[i]->name, y[k]->name) == 0 && same_sizes(x[i]->array, y[k]->array);
+    }
+    fxi_free((void *)x);
+    fxi_free((void *)y);
+    return alike;
 }
 
 void *fxi_entries_match(const char *source, fxi_entries *to, fxi_entries *from)

@@ -17,5 +17,8 @@ fx_status fxi_entries_load(const char *op, const char *path, void *file, const c
  * arrays stay unchanged. Returns the report of fx_load_matching, or an error array:
  * FX_STATUS_FORMAT if `to` has arrays, but none matches. */
 void *fxi_entries_match(const char *source, fxi_entries *to, fxi_entries *from);
+/* Have both lists the same names and sizes, if b's entry `except` (−1: none) is left out? False if
+ * out of memory, which is recorded in the lists. */
+bool fxi_entries_alike(fxi_entries *a, fxi_entries *b, int32_t except);
 
 #endif

@@ -345,28 +345,45 @@ static fx_array *array_named(void *file, const char *name)
     return NULL;
 }
 
+/* The numbers of the optimiser states that fx_save wrote as `name`; *out is NULL if a file of
+ * arrays has none. A checkpoint has the numbers of its state under a name of their own. */
+static fx_status find_numbers(void *file, const char *name, fx_array **out)
+{
+    const char *named = fxi_numbers_name(name), *in_checkpoint = fxi_numbers_name("");
+    *out = NULL;
+    if (!named || !in_checkpoint)
+        return FX_STATUS_MEMORY;
+    *out = array_named(file, named);
+    if (!*out && strcmp(name, "state") == 0)
+        *out = array_named(file, in_checkpoint);
+    return FX_OK;
+}
+
+static void say_no_numbers(const char *op, const char *path, const char *name)
+{
+    fx_message(
+        1,
+        "%s: %s has no numbers of the optimiser state \"%s\", only arrays; its numbers, such "
+        "as the learning rate and Adam's powers of β, are unchanged.",
+        op, path, name);
+}
+
 /* Loads the arrays of an object, and the numbers `before` if it contains optimiser states: both or
- * nothing. A checkpoint has the numbers of its state under a name of their own. */
+ * nothing. */
 static fx_status load_state(const char *op, const char *path, void *file, const char *name,
                             void *object, fx_array *before)
 {
-    const char *named = fxi_numbers_name(name), *in_checkpoint = fxi_numbers_name("");
-    if (!named || !in_checkpoint)
-        return FX_STATUS_MEMORY;
-    fx_array *saved = array_named(file, named);
-    if (!saved && strcmp(name, "state") == 0)
-        saved = array_named(file, in_checkpoint);
-    fx_status status = saved ? fxi_numbers_assign(op, object, saved) : FX_OK;
+    fx_array *saved;
+    fx_status status = find_numbers(file, name, &saved);
+    if (status == FX_OK && saved)
+        status = fxi_numbers_assign(op, object, saved);
     if (status != FX_OK)
         return status;
     status = fxi_entries_load(op, path, file, name, object);
     if (status != FX_OK)
         fxi_numbers_assign(op, object, before);
     else if (!saved)
-        fx_message(1,
-                   "%s: %s has no numbers of the optimiser state \"%s\", only arrays; its numbers, "
-                   "such as the learning rate and Adam's powers of β, are unchanged.",
-                   op, path, name);
+        say_no_numbers(op, path, name);
     return status;
 }
 
@@ -454,6 +471,40 @@ static void walk_as_in_file(fxi_entries *to, const fxi_entries *from, const char
     fxi_entries_free(&flux);
 }
 
+/* fxi_entries_match for an object that contains optimiser states with the numbers `before`. Numbers
+ * have no names, so they are loaded only if all arrays match: a parameter whose moments are not
+ * loaded must not get the powers of β of other moments. */
+static void *match_state(const char *path, void *file, void *found, const char *name, void *object,
+                         fx_array *before, fxi_entries *to, fxi_entries *from)
+{
+    fx_array *saved = found ? fxi_numbers_of(to->op, found) : NULL;
+    fx_status status = saved && fx_is_error(saved) ? fx_array_status(saved)
+                       : found                     ? FX_OK
+                                                   : find_numbers(file, name, &saved);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    int32_t own = -1; /* the position of the numbers among the arrays of the file */
+    for (int32_t i = 0; i < from->n && own < 0 && saved; i++)
+        own = from->items[i].array == saved ? i : -1;
+    const bool all = fxi_entries_alike(to, from, own);
+    if (saved && all) {
+        if (own >= 0)
+            fxi_entries_remove(from, own);
+        status = fxi_numbers_assign(to->op, object, saved);
+    }
+    void *report = status == FX_OK ? fxi_entries_match(path, to, from) : fx_error_array(status);
+    if (fx_is_error(report) && saved && all)
+        fxi_numbers_assign(to->op, object, before);
+    else if (!fx_is_error(report) && !saved)
+        say_no_numbers(to->op, path, name);
+    else if (!fx_is_error(report) && !all)
+        fx_message(1,
+                   "%s: %s: the numbers of the optimiser state \"%s\", such as its learning rate, "
+                   "are unchanged, because only some of its arrays match",
+                   to->op, path, name);
+    return report;
+}
+
 void *fx_load_matching(const char *path, const char *name, void *object)
 {
     FXI_SCOPE;
@@ -475,11 +526,16 @@ void *fx_load_matching(const char *path, const char *name, void *object)
     else
         from = fxi_entries_of(to.op, file, name);
     walk_as_in_file(&to, &from, name, object);
-    if (from.n == 0 && from.status == FX_OK && to.status == FX_OK)
+    if (from.n == 0 && (to.n > 0 || !found) && from.status == FX_OK && to.status == FX_OK)
         from.status = found
                           ? fx_fail(FX_STATUS_FORMAT, to.op, "%s: \"%s\" has no arrays", path, name)
                           : fxi_no_entry(FX_STATUS_FORMAT, to.op, path, file, name);
-    void *report = fxi_entries_match(path, &to, &from);
+    fx_array *before =
+        object && to.status == FX_OK && from.status == FX_OK ? fxi_numbers_of(to.op, object) : NULL;
+    void *report = !before ? fxi_entries_match(path, &to, &from)
+                   : fx_is_error(before)
+                       ? before
+                       : match_state(path, file, found, name, object, before, &to, &from);
     fxi_entries_free(&to);
     fxi_entries_free(&from);
     return fx_keep(report);

@@ -182,6 +182,90 @@ static void the_state_of_another_rule(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+static void matches(const char *path, const char *name, void *object, const char *report)
+{
+    char text[600] = "";
+    void *found = fx_load_matching(path, name, object);
+    if (fx_is_error(found))
+        fail_msg("%s %s: %s", path, name, fx_error_take().message);
+    fx_show_text(found, text, sizeof text);
+    assert_string_equal(text, report);
+}
+
+/* fx_load_matching loads the numbers too if all arrays match: training continues. */
+static void matching_continues(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"m.safetensors", "m.npz", "m.bson"};
+    for (int f = 0; f < COUNT(files); f++)
+        for (int r = 0; r < COUNT(rules); r++) {
+            FX_SCOPE;
+            const char *path = temp_text(files[f], "");
+            void *m = network(), *s = fx_setup(rules[r](), m);
+            void *n = network(), *t = fx_setup(rules[r](), n);
+            train(m, s, 10);
+            assert_int_equal(fx_save(path, "model", m, "opt", s), FX_OK);
+            fx_adjust_eta(t, 0.5);
+            matches(path, "model", n, "all arrays match");
+            matches(path, "opt", t, "all arrays match");
+            train(m, s, 10);
+            train(n, t, 10);
+            if (!(difference(m, n) <= (f == 2 ? 1e-3 : 0))) /* as in training_continues */
+                fail_msg("%s, rule %d: %g", files[f], r, difference(m, n));
+        }
+    FX_SCOPE;
+    const char *path = temp_text("run.safetensors", "");
+    void *m = network(), *s = fx_setup(adam(), m), *n = network(), *t = fx_setup(adam(), n);
+    train(m, s, 10);
+    assert_int_equal(fx_checkpoint_save(path, m, .state = s), FX_OK);
+    matches(path, "model", n, "all arrays match");
+    matches(path, "state", t, "all arrays match");
+    train(m, s, 10);
+    train(n, t, 10);
+    assert_true(difference(m, n) == 0);
+}
+
+/* If only some arrays match, or if the file has no numbers or those of another rule, the numbers
+ * are unchanged and a message says why. */
+static void matching_in_part(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    char message[300] = "";
+    const char *path = temp_text("part.npz", ""), *bson = temp_text("part.bson", "");
+    void *m = network(), *s = fx_setup(adam(), m);
+    train(m, s, 10);
+    fx_adjust_eta(s, 0.25);
+    assert_int_equal(fx_save(path, "opt", s), FX_OK);
+    assert_int_equal(fx_save(bson, "model", m, "opt", s), FX_OK);
+    void *other = fx_chain(fx_dense(3, 4, FX_TANH), fx_dense(4, 2));
+    fx_message_set_hook(keep_message, message);
+    for (int i = 0; i < 2; i++) {
+        void *t = fx_setup(adam(), other), *report;
+        *message = '\0';
+        report = fx_load_matching(i ? bson : path, "opt", t);
+        assert_false(fx_is_error(report));
+        assert_int_equal(fx_count(fx_child_named(report, "other_sizes")),
+                         4); /* moments of 2 arrays */
+        assert_int_equal(fx_count(fx_child_named(report, "unused")), i ? 0 : 1); /* the numbers */
+        assert_non_null(strstr(message,
+                               "\"opt\", such as its learning rate, are unchanged, because "
+                               "only some of its arrays match"));
+        assert_true(fx_eta(t) == 0.1);
+    }
+    void *w = fx_setup(fx_adamw(.eta = 0.1), m);
+    *message = '\0';
+    matches(path, "opt", w, "all arrays match");
+    assert_non_null(strstr(message, "are unchanged"));
+    assert_true(fx_eta(w) == 0.1 && difference(s, w) == 0);
+    assert_int_equal(fx_save(path, "", without_numbers(path)), FX_OK);
+    *message = '\0';
+    matches(path, "opt", fx_setup(adam(), m), "all arrays match");
+    assert_non_null(strstr(message, "has no numbers of the optimiser state \"opt\", only arrays"));
+    fx_message_set_hook(NULL, NULL);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 /* A parameter that was frozen before the file is loaded stays frozen. */
 static void frozen_parameters_stay_frozen(void **state)
 {
@@ -258,6 +342,8 @@ int main(void)
         cmocka_unit_test(a_file_without_numbers),
         cmocka_unit_test(nothing_is_half_loaded),
         cmocka_unit_test(the_state_of_another_rule),
+        cmocka_unit_test(matching_continues),
+        cmocka_unit_test(matching_in_part),
         cmocka_unit_test(other_names),
         cmocka_unit_test(frozen_parameters_stay_frozen),
     };
