@@ -393,8 +393,8 @@ static void aligned_bytes_are_not_copied(void **state)
     assert_int_equal(l.releases, 1);
 }
 
-/* A path to which fx_save cannot write is refused by fx_save_try with the same status and words,
- * and a folder stays empty. */
+/* A path to which fx_save cannot write is refused by fx_save_try with the same status and words.
+ * Both make no call that writes: they ask for no file, except in a folder that does not exist. */
 static void a_try_fails_where_a_save_does(void **state)
 {
     (void)state;
@@ -412,10 +412,15 @@ static void a_try_fails_where_a_save_does(void **state)
         const char *const paths[] = {folder, link, inside, nowhere, "", "unknown.extension"};
         for (int k = 0; k < 6; k++) {
             void *object = fx_vector(1, 2), *loaded = object;
+            const int64_t calls = k == 3; /* to make the file */
+            fxi_file_fault_set(-1, 0);
             const fx_status saved = fx_save(paths[k], "array", object);
+            assert_int_equal(fxi_file_fault_seen(), calls);
             const fx_error of_save = fx_error_take();
+            fxi_file_fault_set(-1, 0);
             const fx_status tried =
                 fx_save_try(paths[k], 2, (const void *[]){"array", object}, &loaded);
+            assert_int_equal(fxi_file_fault_seen(), calls);
             const fx_error of_try = fx_error_take();
             assert_int_not_equal(saved, FX_OK);
             assert_int_equal(tried, saved);
