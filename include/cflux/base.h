@@ -250,6 +250,18 @@ FX_API void fx_seed(uint64_t seed);
  * (e.g. shuffling). */
 FX_API uint64_t fx_rand_u64(void);
 
+/* The state of a thread's random stream. The members are private. */
+typedef struct fx_random_state {
+    uint64_t fxi_seed, fxi_name, fxi_count;
+    bool fxi_named;
+} fx_random_state;
+/* Returns the state of the calling thread's stream. After fx_random_set with this state, the thread
+ * draws the same numbers as after fx_random_get, whatever it drew in between. Julia's
+ * `copy(Random.default_rng())` and `copy!`. */
+FX_API fx_random_state fx_random_get(void);
+/* Restores a state that fx_random_get returned, in this thread or another one. */
+FX_API void fx_random_set(fx_random_state state);
+
 /* Sets how many threads the CPU backend uses, including the calling thread, for the whole process.
  * 1: no other threads; 0: the default, which is the environment variable FX_NUM_THREADS, otherwise
  * the number of cores that the process may use (CPU affinity and cgroup quota). Numbers above 255

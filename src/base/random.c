@@ -63,6 +63,17 @@ void fxi_random_leave(fxi_random_state before)
     stream = before;
 }
 
+fx_random_state fx_random_get(void)
+{
+    const fxi_random_state now = fxi_random_now();
+    return (fx_random_state){now.seed, now.name, now.count, now.named};
+}
+
+void fx_random_set(fx_random_state s)
+{
+    stream = (fxi_random_state){s.fxi_seed, s.fxi_name, s.fxi_count, s.fxi_named};
+}
+
 uint64_t fx_rand_u64(void)
 {
     uint64_t s[2];

@@ -195,6 +195,17 @@ class Learning(Training):
         self.assertEqual(files[0], files[1])
         self.assertNotEqual(files[0], files[2])
 
+    def test_files_do_not_change_the_numbers(self):
+        """Saving the model, the checkpoint, the log or the report leaves every loss as it is."""
+        network = "Chain(Dense(64 => 16, relu), Dropout(0.2), Dense(16 => 10))"
+        losses = []
+        for files in ((), ("-S", "m.safetensors"), ("-S", "m.bson"),
+                      ("-S", "n.safetensors", "-c", "c.safetensors", "-L", "l.jsonl", "-r", "r.html")):
+            told = self.fine("train", "-q", "-d", cli.DIGITS, "-m", network, "-e", "2", "-s", 3, "-v", "0.3", "--json",
+                             *files).json()
+            losses.append((told["loss"], told["measured_loss"], told["accuracy"]))
+        self.assertEqual(len(set(losses)), 1, losses)
+
     def test_the_scale_is_that_of_the_data(self):
         rows = self.line()
         self.table("line.csv", rows, "a,b,y")

@@ -7,6 +7,8 @@
 
 #include "random.h"
 
+#include <pthread.h>
+
 enum { F32, F64, I32, I64, U8, B, F16, BF }; /* in the order of fx_dtype */
 
 static fx_array *of_type(int dtype, double value)
@@ -399,6 +401,40 @@ static void recomputing_repeats(void **state)
     SAME(first, sum);
 }
 
+/* A thread continues from a state, also one of another thread, as if it had drawn nothing since. */
+static void *draw_from(void *random)
+{
+    FX_SCOPE;
+    fx_random_set(*(const fx_random_state *)random);
+    fx_rand(5);
+    *(fx_random_state *)random = fx_random_get();
+    return (void *)(uintptr_t)fx_rand_u64();
+}
+
+static void states_of_streams(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(5);
+    fx_rand_u64();
+    const fx_random_state begin = fx_random_get();
+    fx_array *a = fx_rand_dtype(FX_DTYPE_F64, 5);
+    const uint64_t u = fx_rand_u64();
+    fx_rand_u64();
+    fx_random_set(begin);
+    fx_array *b = fx_rand_dtype(FX_DTYPE_F64, 5);
+    SAME(fx_item(fx_sum(fx_ne(a, b))), 0);
+    assert_true(fx_rand_u64() == u);
+    fx_random_state moved = begin;
+    pthread_t thread;
+    void *got;
+    assert_int_equal(pthread_create(&thread, NULL, draw_from, &moved), 0);
+    assert_int_equal(pthread_join(thread, &got), 0);
+    assert_true((uintptr_t)got == (uintptr_t)u);
+    fx_random_set(moved);
+    assert_true(fx_rand_u64() == u);
+}
+
 static void seeds(void **state)
 {
     (void)state;
@@ -554,6 +590,7 @@ int main(void)
         TEST(calls_never_merge),
         TEST(recomputing_repeats),
         TEST(seeds),
+        TEST(states_of_streams),
         TEST(streams_are_named),
         TEST(streams_follow_the_node),
         TEST(arrays_without_elements),

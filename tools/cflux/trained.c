@@ -73,8 +73,13 @@ int trained_try(const char *path, const trained *t, const problem *p)
     FX_SCOPE;
     if (!dot || (strcmp(dot, ".bson") != 0 && strcmp(dot, ".safetensors") != 0))
         return fail(EXIT_BAD_INPUT, "--save %s: models are saved as .bson or .safetensors", path);
+    /* Making a model of its notation draws initial weights. Training must draw the same numbers as
+     * without --save. */
+    const fx_random_state random = fx_random_get();
     const bool saved = model_file_try(path, entries_of(t, p), &loaded) == FX_OK;
-    if (saved && !fx_is_error(fx_predictor(path, loaded)))
+    const bool good = saved && !fx_is_error(fx_predictor(path, loaded));
+    fx_random_set(random);
+    if (good)
         return EXIT_FINE;
     const fx_error e = fx_error_take();
     return saved ? fail(EXIT_BAD_INPUT,
