@@ -63,6 +63,20 @@ FX_API const char *fx_gpu_backend(void);
  * FX_STATUS_IO. On failure the file is not changed. */
 FX_API fx_status fx_gpu_backend_set(const char *backend);
 
+/* Returns the value of a key in the table [Flux] of the project's preferences, the file that
+ * fx_gpu_backend reads: a text, or a boolean or number as text ("true"). "" if the key has no
+ * value. Each key is read once; the result is valid until the program ends. A damaged file, or a
+ * value of another kind, counts as "", with a warning that names the line. FX_STATUS_ARGUMENT if
+ * the key is not 1 to 63 letters, digits, _ and -. `@load_preference` of Julia. The library reads
+ * gpu_backend (fx_gpu_backend), FluxDistributedMPICUDAAware and FluxDistributedMPIROCMAware
+ * (fx_dist_init). */
+FX_API const char *fx_preference(const char *key);
+/* Writes a preference to this file: "true" and "false" as booleans, all other values as texts. The
+ * rest of the file is not changed. It takes effect at the next start of the program. Errors as for
+ * fx_gpu_backend_set; FX_STATUS_ARGUMENT also for a value with quotes, backslashes or control
+ * characters, or of more than 197 bytes. `@set_preferences!`. */
+FX_API fx_status fx_preference_set(const char *key, const char *value);
+
 /* Options of fx_get_device. */
 /* clang-format off */
 #define FXI_GET_DEVICE_ARGS(F)                                                                     \

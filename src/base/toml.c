@@ -418,21 +418,45 @@ static bool scan_for(scanner *c, const char *text, size_t n, const char *table, 
     return scan(c);
 }
 
+/* Reads the value that `scan_for` has found: a string, or with `words` a word too. */
+static bool read_value(scanner *c, bool words, char *out, size_t capacity, bool *found)
+{
+    *found = false;
+    if (!c->value.to)
+        return true;
+    const size_t n = c->value.to - c->value.from;
+    c->at = c->value.from;
+    c->line = c->value_line;
+    const char first = peek(c);
+    const bool quoted = first == '"' || first == '\'';
+    if (!quoted && !words)
+        return fail(c, "the value is not a string");
+    if (!quoted && (first == '[' || first == '{' || memchr(c->s + c->at, ':', n)))
+        return fail(c, "the value is not a string, a number, true or false");
+    *found = true;
+    if (quoted)
+        return string(c, true, out, capacity);
+    if (n >= capacity)
+        return fail(c, "a key or value is longer than cflux reads");
+    memcpy(out, c->s + c->at, n);
+    out[n] = 0;
+    return true;
+}
+
 bool fxi_toml_string(const char *text, size_t n, const char *table, const char *name, char *out,
                      size_t capacity, bool *found, fxi_toml_error *error)
 {
     scanner c;
     *found = false;
-    if (!scan_for(&c, text, n, table, name, error))
-        return false;
-    if (!c.value.to)
-        return true;
-    c.at = c.value.from;
-    c.line = c.value_line;
-    if (peek(&c) != '"' && peek(&c) != '\'')
-        return fail(&c, "the value is not a string");
-    *found = true;
-    return string(&c, true, out, capacity);
+    return scan_for(&c, text, n, table, name, error) && read_value(&c, false, out, capacity, found);
+}
+
+bool fxi_toml_text(const char *text, size_t n, const char *table, const char *name, char *out,
+                   size_t capacity, bool *found, fxi_toml_error *error)
+{
+    scanner c;
+    *found = false;
+    return scan_for(&c, text, n, table, name, error) && read_value(&c, true, out, capacity, found);
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -453,32 +477,38 @@ static char *replaced(const char *text, size_t n, size_t from, size_t to, const 
     return s;
 }
 
-char *fxi_toml_set(const char *text, size_t n, const char *table, const char *name,
-                   const char *new_value, size_t *out_n, fxi_toml_error *error)
+char *fxi_toml_set_raw(const char *text, size_t n, const char *table, const char *name,
+                       const char *new_value, size_t *out_n, fxi_toml_error *error)
 {
     scanner c;
     char line[3 * PATH];
     if (!scan_for(&c, text, n, table, name, error))
         return NULL;
     const bool open = n > 0 && text[n - 1] != '\n'; /* the last line does not end */
-    if (c.value.to) {
-        snprintf(line, sizeof line, "\"%s\"", new_value);
-        return replaced(text, n, c.value.from, c.value.to, line, out_n);
-    }
+    if (c.value.to)
+        return replaced(text, n, c.value.from, c.value.to, new_value, out_n);
     if (c.header) {
-        snprintf(line, sizeof line, "%s%s = \"%s\"\n", c.header == n && open ? "\n" : "", name,
+        snprintf(line, sizeof line, "%s%s = %s\n", c.header == n && open ? "\n" : "", name,
                  new_value);
         return replaced(text, n, c.header, c.header, line, out_n);
     }
     if (c.inline_table.to) {
-        snprintf(line, sizeof line, "%s%s = \"%s\"}", c.inline_empty ? "" : ", ", name, new_value);
+        snprintf(line, sizeof line, "%s%s = %s}", c.inline_empty ? "" : ", ", name, new_value);
         return replaced(text, n, c.inline_table.to - 1, c.inline_table.to, line, out_n);
     }
     if (c.has_dotted) {
-        snprintf(line, sizeof line, "%s.%s = \"%s\"\n", table, name, new_value);
+        snprintf(line, sizeof line, "%s.%s = %s\n", table, name, new_value);
         return replaced(text, n, c.dotted, c.dotted, line, out_n);
     }
-    snprintf(line, sizeof line, "%s%s[%s]\n%s = \"%s\"\n", open ? "\n" : "", n ? "\n" : "", table,
-             name, new_value);
+    snprintf(line, sizeof line, "%s%s[%s]\n%s = %s\n", open ? "\n" : "", n ? "\n" : "", table, name,
+             new_value);
     return replaced(text, n, n, n, line, out_n);
+}
+
+char *fxi_toml_set(const char *text, size_t n, const char *table, const char *name,
+                   const char *new_value, size_t *out_n, fxi_toml_error *error)
+{
+    char quoted[PATH];
+    snprintf(quoted, sizeof quoted, "\"%s\"", new_value);
+    return fxi_toml_set_raw(text, n, table, name, quoted, out_n, error);
 }

@@ -1,5 +1,5 @@
-/* preferences.c: reads and writes the preferred GPU backend in LocalPreferences.toml, the file of
- * Julia's Preferences.jl.
+/* preferences.c: reads and writes preferences in LocalPreferences.toml, the file of Julia's
+ * Preferences.jl.
  *
  * The project is the folder that CFLUX_PROJECT names (default: the current folder). As in
  * Preferences.jl, JuliaLocalPreferences.toml has precedence over LocalPreferences.toml. The file
@@ -7,9 +7,11 @@
  * changed, and the new text replaces the old one atomically (file_out.h): no reader ever sees half
  * of a file. A file that is not TOML is never written.
  *
- * Flux before 0.14.23 keeps its preference in the table Flux; later versions use MLDataDevices and
- * ignore Flux. If a file has both, MLDataDevices is read. The value is written to the table that it
- * was read from, or to Flux if neither has it.
+ * Flux keeps its preferences in the table Flux. Only gpu_backend moved: versions from 0.14.23 on
+ * use the table MLDataDevices and ignore Flux. If a file has both, MLDataDevices is read. The value
+ * is written to the table that it was read from, or to Flux if neither has it.
+ *
+ * A value is read once in a process, so it does not change while the program runs.
  */
 #include "preferences.h"
 #include "file_out.h"
@@ -18,20 +20,27 @@
 #include "thread.h"
 #include "toml.h"
 
+#include <cflux/device.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PATH = 4096, MAX_NAME = 64, MAX_FILE = 16 << 20 };
+enum { MAX_PATH = 4096, MAX_NAME = 64, MAX_VALUE = 200, MAX_FILE = 16 << 20 };
 /* In the order in which they are read. A new value is written to the last one. */
 static const char *const tables[] = {"MLDataDevices", "Flux"};
 static const char KEY[] = "gpu_backend";
 enum { NTABLES = sizeof tables / sizeof tables[0] };
 
-static fxi_mutex lock = FXI_MUTEX_INIT;
-static bool known;
-static char preferred[MAX_NAME];
+/* A value that a program asked for; never freed. */
+typedef struct preference {
+    struct preference *next;
+    bool known;
+    char key[MAX_NAME], value[MAX_VALUE];
+} preference;
+
+static fxi_mutex lock = FXI_MUTEX_INIT; /* protects the list */
+static preference *all;
 
 /* The file to read and write; if none exists, the one to create. */
 static bool file_of_project(char path[MAX_PATH])
@@ -79,20 +88,24 @@ static char *read_file(const char *path, size_t *out_n)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The table that holds the value; *out is "" if none does. NULL: the text is not TOML. */
-static const char *find_table(const char *text, size_t n, char out[MAX_NAME], fxi_toml_error *error)
+/* The table that holds the value; *out is "" if none does. NULL: the text is not TOML, or the value
+ * is not of the kind that the key has. */
+static const char *find_table(const char *text, size_t n, const char *key, char out[MAX_VALUE],
+                              fxi_toml_error *error)
 {
+    const bool is_backend = strcmp(key, KEY) == 0;
     bool found = false;
-    int i = 0;
+    int i = is_backend ? 0 : NTABLES - 1;
     for (; i < NTABLES && !found; i++) {
         *out = 0;
-        if (!fxi_toml_string(text, n, tables[i], KEY, out, MAX_NAME, &found, error))
+        if (!(is_backend ? fxi_toml_string : fxi_toml_text)(
+                text, n, tables[i], key, out, is_backend ? MAX_NAME : MAX_VALUE, &found, error))
             return NULL;
     }
     return tables[i - 1];
 }
 
-static void read_preference(char out[MAX_NAME])
+static void read_preference(const char *key, char out[MAX_VALUE])
 {
     char path[MAX_PATH];
     size_t n;
@@ -103,58 +116,149 @@ static void read_preference(char out[MAX_NAME])
         fx_message(1, "%s cannot be read (%s); preferences are ignored.", path, strerror(errno));
         return;
     }
-    if (!find_table(text, n, out, &error)) {
+    if (!find_table(text, n, key, out, &error)) {
         fx_message(1, "%s, line %d: %s. Preferences are ignored.", path, error.line, error.text);
         *out = 0;
     }
     fxi_free(text);
 }
 
-const char *fxi_preferred_backend(void)
+/* The entry of the key, with the lock held; NULL if memory is exhausted. */
+static preference *entry_of(const char *key)
+{
+    preference *p = all;
+    while (p && strcmp(p->key, key) != 0)
+        p = p->next;
+    if (p)
+        return p;
+    p = fxi_calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    snprintf(p->key, sizeof p->key, "%s", key);
+    p->next = all;
+    return all = p;
+}
+
+/* NULL if memory is exhausted. */
+static const char *value_of(const char *key)
 {
     fxi_mutex_lock(&lock);
-    if (!known) {
-        read_preference(preferred);
-        known = true;
+    preference *p = entry_of(key);
+    if (p && !p->known) {
+        read_preference(key, p->value);
+        p->known = true;
     }
     fxi_mutex_unlock(&lock);
-    return preferred;
+    return p ? p->value : NULL;
+}
+
+const char *fxi_preferred_backend(void)
+{
+    const char *value = value_of(KEY);
+    return value ? value : "";
+}
+
+/* Can the key be written without quotes? */
+static fx_status check_key(const char *op, const char *key)
+{
+    static const char bare[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+    const size_t n = key ? strlen(key) : 0;
+    return n > 0 && n < MAX_NAME && strspn(key, bare) == n
+               ? FX_OK
+               : fx_fail(FX_STATUS_ARGUMENT, op,
+                         "a key has 1 to %d letters, digits, _ and -, got \"%s\"", MAX_NAME - 1,
+                         key ? key : "NULL");
+}
+
+const char *fx_preference(const char *key)
+{
+    if (check_key("preference", key) != FX_OK)
+        return "";
+    const char *value = value_of(key);
+    if (!value)
+        fx_fail(FX_STATUS_MEMORY, "preference", "no memory for the value of %s", key);
+    return value ? value : "";
+}
+
+bool fxi_preference_is_true(const char *key)
+{
+    const char *value = value_of(key);
+    const bool yes = value && strcmp(value, "true") == 0;
+    if (value && *value && !yes && strcmp(value, "false") != 0)
+        fx_message(1, "The preference %s is \"%s\", expected true or false. It counts as false.",
+                   key, value);
+    return yes;
 }
 
 void fxi_preferences_reset(void)
 {
     fxi_mutex_lock(&lock);
-    known = false;
+    for (preference *p = all; p; p = p->next)
+        p->known = false;
     fxi_mutex_unlock(&lock);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-fx_status fxi_preference_store(const char *backend)
+/* `raw`: the value as TOML. */
+static fx_status store(const char *op, const char *key, const char *raw)
 {
     char path[MAX_PATH];
     if (!file_of_project(path))
-        return fx_fail(FX_STATUS_ARGUMENT, "gpu_backend_set",
+        return fx_fail(FX_STATUS_ARGUMENT, op,
                        "the path of the project's preferences has more than %d bytes",
                        MAX_PATH - 1);
     size_t n, new_n;
     char *text = read_file(path, &n);
     if (!text)
-        return fx_fail(FX_STATUS_IO, "gpu_backend_set", "cannot read %s: %s", path,
-                       strerror(errno));
+        return fx_fail(FX_STATUS_IO, op, "cannot read %s: %s", path, strerror(errno));
     fxi_toml_error error;
-    char now[MAX_NAME];
-    const char *table = find_table(text, n, now, &error);
-    char *changed = table ? fxi_toml_set(text, n, table, KEY, backend, &new_n, &error) : NULL;
+    char now[MAX_VALUE];
+    const char *table = find_table(text, n, key, now, &error);
+    char *changed = table ? fxi_toml_set_raw(text, n, table, key, raw, &new_n, &error) : NULL;
     fx_status status = FX_OK;
     if (changed)
-        status = fxi_file_write("gpu_backend_set", path, changed, new_n);
+        status = fxi_file_write(op, path, changed, new_n);
     else if (error.line)
-        status = fx_fail(FX_STATUS_FORMAT, "gpu_backend_set",
-                         "%s, line %d: %s; the file is unchanged", path, error.line, error.text);
+        status = fx_fail(FX_STATUS_FORMAT, op, "%s, line %d: %s; the file is unchanged", path,
+                         error.line, error.text);
     else
-        status = fx_fail(FX_STATUS_MEMORY, "gpu_backend_set", "no memory for %s", path);
+        status = fx_fail(FX_STATUS_MEMORY, op, "no memory for %s", path);
     fxi_free(changed);
     fxi_free(text);
     return status;
+}
+
+fx_status fxi_preference_store(const char *backend)
+{
+    char quoted[MAX_NAME];
+    snprintf(quoted, sizeof quoted, "\"%s\"", backend);
+    return store("gpu_backend_set", KEY, quoted);
+}
+
+/* Can the value be written between quotes as it is? */
+static bool is_plain(const char *value)
+{
+    const size_t n = strlen(value);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)value[i] < ' ' || value[i] == 127 || value[i] == '"' || value[i] == '\\')
+            return false;
+    return n + 2 < MAX_VALUE;
+}
+
+fx_status fx_preference_set(const char *key, const char *value)
+{
+    static const char op[] = "preference_set";
+    char quoted[MAX_VALUE + 2];
+    const fx_status status = check_key(op, key);
+    if (status != FX_OK)
+        return status;
+    if (!value || !is_plain(value))
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "the value of %s must be a text of at most %d bytes without quotes, "
+                       "backslashes and control characters",
+                       key, MAX_VALUE - 3);
+    const bool word = strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
+    snprintf(quoted, sizeof quoted, word ? "%s" : "\"%s\"", value);
+    return store(op, key, quoted);
 }

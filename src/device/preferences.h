@@ -1,4 +1,4 @@
-/* preferences.h: the preferred GPU backend from the project's preference file. Internal. */
+/* preferences.h: values of the project's preference file. Internal: fx_preference is public. */
 #ifndef CFLUX_PREFERENCES_H
 #define CFLUX_PREFERENCES_H
 
@@ -9,7 +9,10 @@
 const char *fxi_preferred_backend(void);
 /* Writes the preference to the file. It takes effect in the next process. */
 fx_status fxi_preference_store(const char *backend);
-/* Forgets the value that was read. For tests. */
+/* The preference `key` of Flux, which is true or false. If the value is another one, warns and
+ * returns false. */
+bool fxi_preference_is_true(const char *key);
+/* Forgets the values that were read. For tests. */
 FX_API void fxi_preferences_reset(void);
 
 #endif

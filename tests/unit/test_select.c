@@ -274,6 +274,59 @@ static void setting_the_preference(void **state)
     setenv("CFLUX_PROJECT", project, 1);
 }
 
+/* Any key of the table Flux. */
+static void other_preferences(void **state)
+{
+    (void)state;
+    char text[300];
+    prefer("[MLDataDevices]\nsize = 1\n[Flux]\ngpu_backend = 'CUDA'\nFluxDistributedMPICUDAAware = "
+           "true\n"
+           "note = \"a b\"\nlist = [1]\nodd = \"yes\"\n");
+    assert_string_equal(fx_preference("FluxDistributedMPICUDAAware"), "true");
+    assert_true(fxi_preference_is_true("FluxDistributedMPICUDAAware"));
+    assert_string_equal(fx_preference("note"), "a b");
+    assert_string_equal(fx_preference("size"), ""); /* it is in another table */
+    assert_string_equal(fx_preference("gpu_backend"), "CUDA");
+    assert_false(fxi_preference_is_true("absent"));
+    assert_int_equal(messages, 0);
+    assert_string_equal(fx_preference("list"), "");
+    assert_int_equal(said_level, 1);
+    assert_non_null(strstr(said, "line 7: the value is not a string, a number, true or false"));
+    assert_false(fxi_preference_is_true("odd"));
+    says(1, "The preference odd is \"yes\", expected true or false. It counts as false.");
+    /* written: words without quotes, texts with them; in this process the old value stays */
+    prefer("[Flux]\nFluxDistributedMPICUDAAware = true\n");
+    const char *const before = fx_preference("FluxDistributedMPICUDAAware");
+    assert_int_equal(fx_preference_set("FluxDistributedMPICUDAAware", "false"), FX_OK);
+    assert_int_equal(fx_preference_set("note", "c, d"), FX_OK);
+    assert_file_is(file, "[Flux]\nnote = \"c, d\"\nFluxDistributedMPICUDAAware = false\n");
+    assert_string_equal(before, "true");
+    assert_string_equal(fx_preference("FluxDistributedMPICUDAAware"), "true");
+    fxi_preferences_reset();
+    assert_string_equal(fx_preference("FluxDistributedMPICUDAAware"), "false");
+    assert_false(fxi_preference_is_true("FluxDistributedMPICUDAAware"));
+    /* refused */
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    const char *const values[] = {NULL, "a\"b", "a\\b", "a\nb", text};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(fx_preference_set("note", values[i]), FX_STATUS_ARGUMENT);
+        assert_non_null(strstr(fx_error_take().message, "the value of note must be a text of"));
+    }
+    const char *const keys[] = {NULL, "", "a b", "a.b", text};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(fx_preference_set(keys[i], "x"), FX_STATUS_ARGUMENT);
+        assert_non_null(
+            strstr(fx_error_take().message, "preference_set: a key has 1 to 63 letters"));
+        assert_string_equal(fx_preference(keys[i]), "");
+        assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    }
+    text[197] = 0;
+    assert_int_equal(fx_preference_set("note", text), FX_OK);
+    fxi_preferences_reset();
+    assert_string_equal(fx_preference("note"), text);
+}
+
 /* ---- with backends --------------------------------------------------------------------------- */
 
 static void order_of_choice(void **state)
@@ -444,6 +497,7 @@ int main(void)
         cmocka_unit_test(the_table_of_later_versions),
         cmocka_unit_test(preferences_that_cannot_be_followed),
         cmocka_unit_test(setting_the_preference),
+        cmocka_unit_test(other_preferences),
         cmocka_unit_test(order_of_choice),
         cmocka_unit_test(devices_by_number),
         cmocka_unit_test(moving_to_the_gpu),

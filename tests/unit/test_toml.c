@@ -57,6 +57,46 @@ static void found_in_every_form(void **state)
     assert_true(n >= 19);
 }
 
+/* Values that are not strings, read as text; and written without quotes. */
+static void words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *value; /* NULL: refused */
+        const char *set;          /* the text after a change to true */
+    } cases[] = {
+        {"[Flux]\na = true # c\n", "true", "[Flux]\na = true # c\n"},
+        {"[Flux]\na = false", "false", "[Flux]\na = true"},
+        {"[Flux]\na = -1_000\nb = 2\n", "-1_000", "[Flux]\na = true\nb = 2\n"},
+        {"[Flux]\na = \"tr\\u0075e\"\n", "true", "[Flux]\na = true\n"},
+        {"Flux = {a=1.5}\n", "1.5", "Flux = {a=true}\n"},
+        {"Flux = {b = 1}\n", "NONE", "Flux = {b = 1, a = true}\n"},
+        {"[Other]\na = true\n", "NONE", "[Other]\na = true\n\n[Flux]\na = true\n"},
+        {"[Flux]\na = [1]\n", NULL, "[Flux]\na = true\n"},
+        {"[Flux]\na = {b = 1}\n", NULL, "[Flux]\na = true\n"},
+        {"[Flux]\na = 07:32:00\n", NULL, "[Flux]\na = true\n"},
+        {"[Flux]\na = 12345678\n", NULL, "[Flux]\na = true\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fxi_toml_error error;
+        char value[8];
+        bool found;
+        size_t length;
+        const size_t n = strlen(cases[i].text);
+        const bool ok =
+            fxi_toml_text(cases[i].text, n, "Flux", "a", value, sizeof value, &found, &error);
+        assert_int_equal(ok, cases[i].value != NULL);
+        assert_int_equal(error.line, ok ? 0 : 2);
+        if (ok)
+            assert_string_equal(found ? value : "NONE", cases[i].value);
+        char *text = fxi_toml_set_raw(cases[i].text, n, "Flux", "a", "true", &length, &error);
+        assert_non_null(text);
+        assert_string_equal(text, cases[i].set);
+        assert_int_equal(length, strlen(text));
+        fxi_free(text);
+    }
+}
+
 static void refused_with_the_line(void **state)
 {
     (void)state;
@@ -181,6 +221,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(found_in_every_form),
+        cmocka_unit_test(words),
         cmocka_unit_test(refused_with_the_line),
         cmocka_unit_test(changed_in_place),
         cmocka_unit_test(any_bytes),
