@@ -137,6 +137,24 @@ class Help(cli.Cli):
         self.assertIn("ended with status 6; its last operation was number 5, sum\n", ended.err)
         self.assertEqual(os.path.getsize(self.path("kept")), 0)
 
+    def test_killed_wrapper(self):
+        """If the process of launch --each is killed, another one says which rank that was."""
+        program = "echo 7, sum > $FX_DIST_PROGRESS; echo x > started; exec sleep 30"
+        for number, name, noted in ((signal.SIGKILL, "9 \\(Killed\\)", ""), (signal.SIGSEGV, "11 \\(Segmentation fault\\)", ""),
+                                    (signal.SIGKILL, "", "failed\n"), (signal.SIGTERM, "", "")):
+            failure = self.write("failure", noted)
+            environment = dict(self.environment(), CFLUX_LAUNCH_FAILURE=failure, PMI_RANK="3")
+            run = subprocess.Popen([cli.program, "launch", "--each", "sh", "-c", program], cwd=self.folder, text=True,
+                                   stderr=subprocess.PIPE, env=environment)
+            self.wait_for("started")
+            os.remove(self.path("started"))
+            run.send_signal(number)
+            said = run.communicate(timeout=cli.SECONDS)[1]  # the guard has ended too: nothing else has the stream
+            want = (rf"cflux launch: rank 3 on \S+ lost its wrapper \(cflux launch --each\), which was killed by signal {name}; "
+                    r"its last operation was number 7, sum\n") if name else ""
+            self.assertRegex(said, rf"^{want}$")
+            self.assertEqual(self.read("failure"), b"failed\n")
+
     def launcher(self, path, version, rest="echo launcher: $@"):
         """A stand-in for mpirun or srun, which prints its arguments."""
         os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)

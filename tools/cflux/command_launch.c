@@ -93,16 +93,44 @@ static bool has_failed(void *path)
     return failed;
 }
 
+/* Prints how a rank ended. */
+static void report(const char *how, const char *last)
+{
+    char host[256];
+    host_name(host, sizeof host);
+    fprintf(stderr, "cflux launch: rank %s on %s %s%s\n", rank_of_process(), host, how, last);
+}
+
+/* Runs in a process of its own when this one has been killed, which no launcher explains: it names
+ * the process, not the rank. If another rank has failed before, the launcher may have killed this
+ * process because of that. */
+static void report_killed(int number, void *progress)
+{
+    char how[160], last[400];
+    const char *path = getenv(FAILURE_FILE);
+    if (path && has_failed((void *)(uintptr_t)path))
+        return;
+    note_failure();
+    read_progress(progress, last, sizeof last);
+    snprintf(how, sizeof how,
+             "lost its wrapper (cflux launch --each), which was killed by signal %d (%s)", number,
+             signal_name(number));
+    report(how, last);
+}
+
 static int run_each(char **program)
 {
-    char path[FILE_PATH_BYTES], host[256], last[400], how[100];
+    char path[FILE_PATH_BYTES], last[400], how[100];
     FILE *progress = nameless_file(path);
     if (!progress)
         return fail(EXIT_FAILED, "cannot create a temporary file for the progress of a rank");
     set_variable("FX_DIST_PROGRESS", path);
+    if (!guard_begin(report_killed, progress))
+        return fail(EXIT_FAILED, "cannot start a process that guards this one");
     /* `true`: if this process is killed, the program gets SIGKILL, because a stopped program does
      * not handle SIGTERM. */
     const int status = run_program(program, true);
+    guard_end();
     read_progress(progress, last, sizeof last);
     fclose(progress);
     if (status == 0)
@@ -118,8 +146,7 @@ static int run_each(char **program)
         snprintf(how, sizeof how, "could not start %.60s", program[0]);
     else
         snprintf(how, sizeof how, "ended with status %d", status);
-    host_name(host, sizeof host);
-    fprintf(stderr, "cflux launch: rank %s on %s %s%s\n", rank_of_process(), host, how, last);
+    report(how, last);
     return status < 0 ? 128 - status : status;
 }
 

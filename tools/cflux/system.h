@@ -81,6 +81,12 @@ typedef struct program_watch {
 /* run_program(words, false) for a program that may hang: after the grace it gets SIGTERM, and
  * SIGKILL after another one. Windows ends it at once. */
 int run_watched(char **words, program_watch *watch);
+/* Starts a process that waits until this one ends, and calls `killed` with the signal if a signal
+ * ended it. Signals that run_program passes on do not count. False: no process could be started.
+ * Windows has no signals, so there it starts none. */
+bool guard_begin(void (*killed)(int number, void *user), void *user);
+/* Ends the process that guard_begin started. */
+void guard_end(void);
 /* The signal that run_program or run_watched has received and passed on; 0: none. */
 int passed_on(void);
 /* Runs a program and reads the beginning of its output. False if the program fails. */

@@ -291,6 +291,94 @@ bool find_program(const char *name, char out[FILE_PATH_BYTES])
     return false;
 }
 
+/* ---- the guard ------------------------------------------------------------------------------- */
+
+/* The guard reads a pipe whose other end only this process has. A signal handler writes the number
+ * of the signal to it, or 0 for a signal that is passed on; so if the pipe ends and is empty, this
+ * process was killed by the one fatal signal that has no handler, SIGKILL. */
+static int guard_pipe = -1;
+static pid_t guard;
+
+static void tell_guard(int number)
+{
+    const int error = errno;
+    const unsigned char byte = (unsigned char)number;
+    if (guard_pipe >= 0)
+        (void)!write(guard_pipe, &byte, 1);
+    errno = error;
+}
+
+/* Ends this process by the signal, as without a handler. */
+static void tell_and_end(int number)
+{
+    tell_guard(number);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* Returns false when the other process has ended. */
+static bool read_byte(int from, unsigned char *byte)
+{
+    ssize_t n;
+    do
+        n = read(from, byte, 1);
+    while (n < 0 && errno == EINTR);
+    return n == 1;
+}
+
+/* A session of its own keeps it from the signals that a launcher or a terminal sends to the others.
+ */
+static void be_guard(int from, void (*killed)(int number, void *user), void *user)
+{
+    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    unsigned char why, rest;
+    setsid();
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        signal(ignored[i], SIG_IGN);
+    if (!read_byte(from, &why))
+        why = SIGKILL;
+    while (read_byte(from, &rest))
+        ;
+    if (why != 0)
+        killed(why, user);
+    fflush(NULL);
+    _exit(0);
+}
+
+bool guard_begin(void (*killed)(int number, void *user), void *user)
+{
+    static const int fatal[] = {SIGQUIT, SIGILL,  SIGTRAP, SIGABRT, SIGBUS,  SIGFPE,
+                                SIGUSR1, SIGSEGV, SIGUSR2, SIGALRM, SIGXCPU, SIGXFSZ};
+    int ends[2];
+    fflush(NULL);
+    if (pipe(ends) != 0)
+        return false;
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    guard = fork();
+    if (guard == 0) {
+        close(ends[1]);
+        be_guard(ends[0], killed, user);
+    }
+    close(ends[0]);
+    guard_pipe = ends[1];
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
+        if (signal(fatal[i], tell_and_end) == SIG_IGN)
+            signal(fatal[i], SIG_IGN);
+    return guard > 0;
+}
+
+void guard_end(void)
+{
+    tell_guard(0);
+    close(guard_pipe);
+    guard_pipe = -1;
+    while (guard > 0 && waitpid(guard, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+/* ---- running a program ----------------------------------------------------------------------- */
+
 static volatile sig_atomic_t running, passed;
 
 /* A signal of the terminal reaches the other program too: it is in the group of this one. */
@@ -298,6 +386,7 @@ static void pass_on(int number, siginfo_t *from, void *unused)
 {
     (void)unused;
     passed = number;
+    tell_guard(0);
     if (running > 0 && from->si_code <= 0)
         kill((pid_t)running, number);
 }
