@@ -14,7 +14,7 @@ static const fxi_launcher launchers[] = {
     {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "Slurm", NULL},
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
-static bool joined, warned;
+bool fxi_launcher_checked;
 
 const fxi_launcher *fxi_launcher_of_process(int *out_size)
 {
@@ -41,19 +41,18 @@ int fxi_launcher_rank(void)
 
 void fxi_launcher_joined(void)
 {
-    __atomic_store_n(&joined, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&fxi_launcher_checked, true, __ATOMIC_RELAXED);
 }
 
-void fxi_launcher_warn(void)
+void fxi_launcher_check(const char *alone)
 {
     int n;
-    if (__atomic_load_n(&joined, __ATOMIC_RELAXED))
+    if (__atomic_test_and_set(&fxi_launcher_checked, __ATOMIC_RELAXED))
         return;
     const fxi_launcher *l = fxi_launcher_of_process(&n);
-    if (!l || n < 2 || __atomic_test_and_set(&warned, __ATOMIC_RELAXED))
-        return;
-    fx_message(1,
-               "This is one of %d processes that %s's launcher started, but fx_dist_init was not "
-               "called: each of them trains a model of its own",
-               n, l->mpi);
+    if (l && n > 1 && fxi_launcher_rank() == 0)
+        fx_message(1,
+                   "This is one of %d processes that %s's launcher started, but fx_dist_init was "
+                   "not called: each of them %s",
+                   n, l->mpi, alone);
 }

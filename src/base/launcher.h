@@ -19,7 +19,17 @@ const fxi_launcher *fxi_launcher_of_process(int *out_size);
 int fxi_launcher_rank(void);
 /* Notes that the program joined a group. */
 void fxi_launcher_joined(void);
-/* Warns once if there are several processes and none was joined: each trains alone. */
-void fxi_launcher_warn(void);
+/* Atomic: false until the environment has been read, and while a warning may still be needed. */
+extern bool fxi_launcher_checked;
+void fxi_launcher_check(const char *alone);
+/* Warns if a launcher started several processes and this one has joined no group: each of them then
+ * `alone`: "trains a model of its own". The first call of the process decides; only rank 0 warns.
+ * Called where training or a network begins, because a program may compute its data before it joins
+ * the group. */
+static inline void fxi_launcher_warn(const char *alone)
+{
+    if (!__atomic_load_n(&fxi_launcher_checked, __ATOMIC_RELAXED))
+        fxi_launcher_check(alone);
+}
 
 #endif

@@ -2,6 +2,7 @@
  * environment variables or a test set.
  */
 #include "backends.h"
+#include "launcher.h"
 #include "planning.h"
 #include "tape.h"
 
@@ -91,6 +92,15 @@ static void release_plan(fx_device *device, fx_plan *plan)
     device->backend->plan_release(device, plan);
 }
 
+/* Does the plan compute what a network computes, not only its data? */
+static bool computes_network(const fxi_plan *p)
+{
+    for (int32_t i = 0; i < p->nsteps; i++)
+        if (p->steps[i].cls == FX_CLASS_MATMUL || p->steps[i].cls == FX_CLASS_CONV)
+            return true;
+    return false;
+}
+
 fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
 {
     const fx_backend *backend = g->device->backend;
@@ -118,5 +128,8 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
                              .plan_prepare = g->eager ? NULL : backend->plan_prepare,
                              .plan_release = release_plan,
                              .denied = g->denied};
-    return fxi_plan_build(&how, g, out_plan);
+    const fx_status status = fxi_plan_build(&how, g, out_plan);
+    if (status == FX_OK && computes_network(*out_plan))
+        fxi_launcher_warn("computes everything alone");
+    return status;
 }

@@ -17,6 +17,7 @@
  */
 #include "gradient_rules.h"
 #include "handle.h"
+#include "launcher.h"
 #include "primitives.h"
 #include "recompute.h"
 #include "tape.h"
@@ -616,6 +617,7 @@ static fx_status gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array
 {
     char t[FXI_SHAPE_TEXT];
     fx_array *one = NULL;
+    fxi_launcher_warn("computes its gradients alone");
     if (!fx_is_error(loss) && fx_length(loss) != 1) {
         fx_fail(FX_STATUS_SHAPE, "gradient",
                 "the loss must have one element, got %s; take its mean or sum",

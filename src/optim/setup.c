@@ -260,7 +260,7 @@ void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user)
 void *fx_setup(fx_rule *rule, void *model)
 {
     if (fxi_rule_info_of(rule)) {
-        fxi_launcher_warn();
+        fxi_launcher_warn("trains a model of its own");
         return fxi_setup_with(model, fresh_leaf, rule);
     }
     return fx_error_array(fx_is_error(rule) && fx_error_status() != FX_OK
