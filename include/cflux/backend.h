@@ -658,6 +658,11 @@ typedef struct fx_device_queue {
     int (*pending)(const struct fx_device_queue *self);
     /* Selects the queue's device for the calling thread. Returns 0, or −1 if that fails. */
     int (*select)(const struct fx_device_queue *self);
+    /* Copies bytes from the device's memory to host memory, and back. Returns when the host may
+     * read or change its memory; on failure the error is recorded. */
+    fx_status (*read)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes);
+    fx_status (*write)(const struct fx_device_queue *self, void *to, const void *from,
+                       size_t bytes);
 } fx_device_queue;
 
 /* The participants in collective operations: processes, or devices. Each member must call the same

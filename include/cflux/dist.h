@@ -13,10 +13,11 @@
  *
  * Functions that return arrays record an operation, which runs when its value is read, or before
  * the next operation. They accept arrays of all devices. With FX_MPI, GPU memory is copied to the
- * host and back. With FX_NCCL, each process uses one GPU, and these operations run on the GPUs:
- * fx_dist_bcast and fx_dist_gather; sums, means and products of Float32, Float64, Int32 and Int64;
- * maxima and minima of Int32 and Int64. All other operations copy GPU memory to the host and back:
- * NCCL adds 16-bit floats with less precision, and ignores NaN in maxima and minima. */
+ * host and back, unless a preference allows MPI to use it (fx_dist_init). With FX_NCCL, each
+ * process uses one GPU, and these operations run on the GPUs: fx_dist_bcast and fx_dist_gather;
+ * sums, means and products of Float32, Float64, Int32 and Int64; maxima and minima of Int32 and
+ * Int64. All other operations copy GPU memory to the host and back: NCCL adds 16-bit floats with
+ * less precision, and ignores NaN in maxima and minima. */
 #ifndef CFLUX_DIST_H
 #define CFLUX_DIST_H
 
@@ -29,8 +30,10 @@ FXI_BEGIN_C
 typedef struct fx_dist fx_dist; /* opaque: a group of processes; never freed */
 /* The library that moves the data. MPI is used through a plugin, which fx_dist_init loads. */
 typedef enum fx_dist_kind {
-    FX_MPI = 1, /* Open MPI or MPICH; moves host memory */
-    FX_NCCL     /* moves GPU memory with NCCL or RCCL, and host memory with MPI */
+    FX_MPI = 1, /* Open MPI or MPICH; moves host memory, and GPU memory if a preference allows it */
+    FX_NCCL,    /* moves GPU memory with NCCL or RCCL, and host memory with MPI */
+    FX_DIST_AUTO /* the one that the environment variable FX_DIST_BACKEND of rank 0 names: mpi or
+                    nccl, in upper or lower case (default: mpi) */
 } fx_dist_kind;
 
 /* Options of fx_dist_init. */
@@ -67,14 +70,28 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * of the mean of the absolute values. All members get the same bits. Float64 gradients, losses,
  * .guard, .observations, all other operations, and arrays that NCCL moves are not rounded.
  *
+ * If the preference FluxDistributedMPICUDAAware is true (fx_preference; for AMD's GPUs
+ * FluxDistributedMPIROCMAware), MPI itself moves arrays of GPUs in fx_dist_bcast, fx_dist_gather,
+ * and sums, means and products of Float32, Float64, Int32 and Int64, unless NCCL moves them or
+ * .fixed_order is set. The preference must be true on all members, and the MPI library must be
+ * built for it: members ask it (MPIX_Query_cuda_support) and compare the first elements of the
+ * first results with a computation on the host. If one of these fails, rank 0 warns and arrays are
+ * copied as without the preference. Once all members have come to such an operation, it has no time
+ * limit.
+ *
+ * With FX_DIST_AUTO, all members use what FX_DIST_BACKEND of rank 0 names. Pass FX_DIST_AUTO to
+ * fx_dist_backend too: it returns the group, whichever library it uses.
+ *
  * Errors: FX_STATUS_UNSUPPORTED if the plugin for the launcher's MPI is not installed or cannot be
- * used; FX_STATUS_UNSUPPORTED on all members, for FX_NCCL, unless all of them have NCCL or all of
- * them have RCCL; FX_STATUS_ARGUMENT if an option is out of range. DistributedUtils.initialize. */
+ * used; FX_STATUS_ARGUMENT on all members if FX_DIST_BACKEND has another value;
+ * FX_STATUS_UNSUPPORTED on all members, for FX_NCCL, unless all of them have NCCL or all of them
+ * have RCCL; FX_STATUS_ARGUMENT if an option is out of range. DistributedUtils.initialize. */
 FX_API fx_status fxi_dist_init(const fx_dist_init_args *a);
 #define fx_dist_init(...)                                                                          \
     FXI_CALL(fxi_dist_init(                                                                        \
         FXI_OPTIONS(fx_dist_init_args, FXI_DIST_INIT_ARGS(FXI_DEFAULT).kind = __VA_ARGS__)))
-FX_API bool fx_dist_initialized(fx_dist_kind kind); /* true after fx_dist_init has succeeded */
+/* True after fx_dist_init has succeeded; FX_DIST_AUTO: with any library. */
+FX_API bool fx_dist_initialized(fx_dist_kind kind);
 /* Returns the group. Before fx_dist_init: NULL, with FX_STATUS_ARGUMENT "Backend `MPI` is not
  * initialized. Call fx_dist_init(FX_MPI) first". DistributedUtils.get_distributed_backend. */
 FX_API fx_dist *fx_dist_backend(fx_dist_kind kind);

@@ -165,3 +165,34 @@ size_t fxi_dist_statements_bytes(int size)
 {
     return sizeof(statement) * ((size_t)size + 1);
 }
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+fx_status fxi_dist_same_version(fx_dist *d, const char *mine, char *why, size_t size)
+{
+    enum { TEXT = 32 };
+    fx_status status = fxi_dist_buffers(d, TEXT * (size_t)d->group.size, why, size);
+    if (status != FX_OK)
+        return status;
+    memset(d->in, 0, TEXT);
+    snprintf(d->in, TEXT, "%s", mine);
+    fxi_transport_call c = {.kind = FXI_COLLECTIVE_GATHER,
+                            .dtype = FX_DTYPE_U8,
+                            .count = TEXT,
+                            .in = d->in,
+                            .out = d->out};
+    status = fxi_dist_call(d, &c, why, size);
+    if (status != FX_OK)
+        return status;
+    const char *all = d->out;
+    int at = 1;
+    while (at < d->group.size && memcmp(all + (size_t)at * TEXT, all, TEXT) == 0)
+        at++;
+    if (at == d->group.size)
+        return FX_OK;
+    snprintf(why, size,
+             "rank %d has version %.31s of cflux, but rank 0 has version %.31s: start all ranks "
+             "with one version",
+             at, all + (size_t)at * TEXT, all);
+    return FX_STATUS_UNSUPPORTED;
+}

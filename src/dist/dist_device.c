@@ -1,4 +1,4 @@
-/* dist_device.c: operations on arrays of GPUs by NCCL or RCCL.
+/* dist_device.c: operations on arrays of GPUs by NCCL or RCCL (by MPI: dist_aware.c).
  *
  * The group has been joined by MPI, over which the members agree on every operation, so a member
  * that is missing or runs another operation is named before the GPU begins. The host then waits
@@ -110,20 +110,22 @@ static const fxi_device_transport *library_for(const fx_dist *d, const char *bac
     return NULL;
 }
 
-/* Takes a step only if the library computes it as the host does. It adds 16-bit floats in 16 bits,
- * and its maxima and minima ignore NaN. A reduction to one member is left to the host because it is
- * rare. */
+/* Takes a step only if the library computes it as the host does. NCCL adds 16-bit floats in 16
+ * bits, and its maxima and minima ignore NaN; MPI has no operations of cflux for device memory, and
+ * no mean. A reduction to one member is left to the host because it is rare. */
 bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step)
 {
     const fx_dist *d = self->user;
     const fx_collective *w = &fx_step_collective(step)->what;
     const int type = step->out.dtype;
     const bool floats = type == FX_DTYPE_F32 || type == FX_DTYPE_F64,
-               whole = type == FX_DTYPE_I32 || type == FX_DTYPE_I64;
-    if (d->fixed_order || !library_for(d, backend) || w->kind == FX_COLLECTIVE_REDUCE)
+               whole = type == FX_DTYPE_I32 || type == FX_DTYPE_I64, nccl = library_for(d, backend);
+    if (d->fixed_order || w->kind == FX_COLLECTIVE_REDUCE || !(nccl || fxi_dist_aware(d, backend)))
         return false;
     return w->kind == FX_COLLECTIVE_BROADCAST ||
-           (w->fold == FX_REDUCE_MAX || w->fold == FX_REDUCE_MIN ? whole : whole || floats);
+           (w->fold == FX_REDUCE_MAX || w->fold == FX_REDUCE_MIN ? whole
+            : w->fold == FX_REDUCE_MEAN                          ? nccl && floats
+                                                                 : whole || floats);
 }
 
 /* After a failure: destroying a connection whose other end is gone could block forever. */
@@ -138,7 +140,7 @@ static void abandon(fx_dist *d)
 
 /* Waits for earlier work of this GPU, without a time limit: that work is not a part of the
  * operation. */
-static fx_status wait_for_own_work(const fxi_dist_move *m, char *why, size_t size)
+fx_status fxi_dist_wait_for_own_work(const fxi_dist_move *m, char *why, size_t size)
 {
     int pending;
     const double begin = fxi_clock();
@@ -245,7 +247,7 @@ static fx_status ready(fx_dist *d, const fxi_dist_move *m, char *why, size_t siz
                  "this array is on another GPU than the first one: a process can use one GPU");
         return FX_STATUS_ARGUMENT;
     }
-    return wait_for_own_work(m, why, size);
+    return fxi_dist_wait_for_own_work(m, why, size);
 }
 
 static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
@@ -275,5 +277,7 @@ fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *qu
                           const fx_step *step, const void *in, void *out, char *why, size_t size)
 {
     const fxi_dist_move how = {.in = in, .out = out, .queue = queue, .ready = ready, .move = move};
-    return fxi_dist_step(self, step, how, why, size);
+    return library_for(self->user, queue->backend)
+               ? fxi_dist_step(self, step, how, why, size)
+               : fxi_dist_run_aware(self, queue, step, in, out, why, size);
 }

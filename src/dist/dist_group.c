@@ -127,7 +127,7 @@ static bool is_direct(const fxi_dist_move *m)
 }
 
 /* Called before the members agree, so that a member without memory can refuse. */
-static fx_status get_buffers(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+fx_status fxi_dist_ready_on_host(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     if (is_direct(m))
         return FX_OK;
@@ -210,7 +210,7 @@ static fx_status transfer_exactly(fx_dist *d, const fxi_dist_move *m, char *why,
     return FX_OK;
 }
 
-static fx_status transfer(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+fx_status fxi_dist_move_on_host(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     const int64_t first = m->what->narrow;
     if (first == 0)
@@ -303,7 +303,8 @@ fx_status fxi_dist_step(const fx_communicator *self, const fx_step *step, fxi_di
 fx_status fxi_dist_run_now(const fx_communicator *self, const fx_step *step, const void *in,
                            void *out, char *why, size_t size)
 {
-    const fxi_dist_move how = {.in = in, .out = out, .ready = get_buffers, .move = transfer};
+    const fxi_dist_move how = {
+        .in = in, .out = out, .ready = fxi_dist_ready_on_host, .move = fxi_dist_move_on_host};
     return fxi_dist_step(self, step, how, why, size);
 }
 

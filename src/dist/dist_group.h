@@ -47,7 +47,7 @@ struct fx_dist {
     /* Buffers. A transport may write to them after a failure, so they are never freed. */
     void *in, *out, *statements;
     size_t in_bytes, out_bytes;
-    int64_t vote[3], votes[3];
+    int64_t vote[8], votes[8];
     bool told; /* the latest operation failed, on all members with the same message */
     fxi_dist_queue queue;
     FILE *progress; /* where each operation is noted; NULL: nowhere */
@@ -56,6 +56,9 @@ struct fx_dist {
     const fxi_device_transport *connected; /* the library of `connection` */
     void *connection;                      /* with one device of each member; NULL: none yet */
     void *stream;                          /* of that device */
+    /* By library: MPI moves memory of its devices (dist_aware.c). Equal on all members. */
+    bool aware[FXI_DIST_DEVICES];
+    bool probed[FXI_DIST_DEVICES][2]; /* [1]: a broadcast */
 };
 
 /* Fills in a group that a transport has joined; transport NULL: a group of one. */
@@ -104,6 +107,9 @@ fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size);
  * must have at least fxi_dist_narrow_bytes bytes. */
 fx_status fxi_dist_narrow(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
 size_t fxi_dist_narrow_bytes(const fx_dist *d, const fxi_dist_move *m);
+/* The functions `ready` and `move` of operations in host memory. */
+fx_status fxi_dist_ready_on_host(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
+fx_status fxi_dist_move_on_host(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
 /* Runs an operation in host memory in the calling thread. */
 fx_status fxi_dist_run_now(const fx_communicator *self, const fx_step *step, const void *in,
                            void *out, char *why, size_t size);
@@ -130,6 +136,9 @@ fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refu
                          const char *reason, char *why, size_t size);
 /* The failure of the first member that has one, on all members. */
 fx_status fxi_dist_share(fx_dist *d, fx_status mine, const char *reason, char *why, size_t size);
+/* FX_OK if all members have the version `mine` of the library; else the same failure on all. The
+ * form of this operation must stay as it is, because members of different versions run it. */
+fx_status fxi_dist_same_version(fx_dist *d, const char *mine, char *why, size_t size);
 /* The bytes of fx_dist.statements. */
 size_t fxi_dist_statements_bytes(int size);
 
@@ -143,5 +152,18 @@ fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size);
 bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step);
 fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *queue,
                           const fx_step *step, const void *in, void *out, char *why, size_t size);
+/* Waits for the earlier work of this member's GPU. */
+fx_status fxi_dist_wait_for_own_work(const fxi_dist_move *m, char *why, size_t size);
+
+/* ---- in device memory, by MPI (dist_aware.c) ------------------------------------------------- */
+
+/* Decides on all members whether MPI moves memory of devices, by preferences and queries; warns if
+ * it cannot. *io_code: rank 0's number, which all members get. Called once, by all members. */
+fx_status fxi_dist_choose(fx_dist *d, int64_t *io_code, char *why, size_t size);
+/* Does MPI move memory of this backend's devices? */
+bool fxi_dist_aware(const fx_dist *d, const char *backend);
+fx_status fxi_dist_run_aware(const fx_communicator *self, const fx_device_queue *queue,
+                             const fx_step *step, const void *in, void *out, char *why,
+                             size_t size);
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "dist_group.h"
 
+#include "c_text.h"
 #include "error.h"
 #include "files.h"
 #include "launcher.h"
@@ -59,9 +60,9 @@ static bool open_plugin(const char *name, joint *j)
 
 static fx_status check(const fx_dist_init_args *a)
 {
-    if (a->kind != FX_MPI && a->kind != FX_NCCL)
-        return fx_fail(FX_STATUS_ARGUMENT, "dist_init", "kind is %d, expected FX_MPI or FX_NCCL",
-                       (int)a->kind);
+    if (a->kind != FX_MPI && a->kind != FX_NCCL && a->kind != FX_DIST_AUTO)
+        return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
+                       "kind is %d, expected FX_MPI, FX_NCCL or FX_DIST_AUTO", (int)a->kind);
     if (!(a->time_limit > 0))
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
                        "the time limit must be positive, got %g seconds", a->time_limit);
@@ -72,6 +73,33 @@ static fx_status check(const fx_dist_init_args *a)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init", ".wire must be Float32 or BFloat16, got %s",
                        fx_dtype_name(a->wire));
     return FX_OK;
+}
+
+/* The library that rank 0's environment names; UNKNOWN: another name. */
+enum { UNKNOWN = FX_DIST_AUTO };
+static int64_t named;
+
+static int64_t named_here(void)
+{
+    const char *name = fxi_trusted_variable("FX_DIST_BACKEND");
+    return !name || !*name || fxi_same_letters(name, "mpi") ? FX_MPI
+           : fxi_same_letters(name, "nccl")                 ? FX_NCCL
+                                                            : UNKNOWN;
+}
+
+/* Decides what all members must do alike. FX_DIST_BACKEND is that of rank 0, because a launcher may
+ * pass the environment to some machines only. */
+static fx_status agree(fx_dist *d)
+{
+    char why[FXI_DIST_WHY] = "";
+    fx_status status =
+        d->group.size == 1 ? FX_OK : fxi_dist_same_version(d, FX_VERSION_STRING, why, sizeof why);
+    named = named_here();
+    if (status == FX_OK)
+        status = fxi_dist_choose(d, &named, why, sizeof why);
+    return status == FX_OK ? FX_OK
+                           : fx_fail(status, "dist_init", "%s, rank %d of %d: %s", d->group.library,
+                                     (int)d->group.rank, (int)d->group.size, why);
 }
 
 /* The error if the launcher's processes are not in one group, because srun has connected none, or
@@ -109,7 +137,7 @@ static fx_status join(const fx_dist_init_args *a)
     const char *progress = fxi_trusted_variable("FX_DIST_PROGRESS");
     the_group.progress = progress && *progress ? fxi_os_open_stream(progress, "w") : NULL;
     fxi_launcher_joined();
-    return FX_OK;
+    return agree(&the_group);
 }
 
 /* Opens NCCL and RCCL. Host arrays still move over MPI. A group of one moves nothing, and needs no
@@ -131,6 +159,11 @@ fx_status fxi_dist_init(const fx_dist_init_args *given)
     fxi_mutex_lock(&joining);
     status = ready[FX_MPI] ? FX_OK : join(&a);
     ready[FX_MPI] = ready[FX_MPI] || status == FX_OK;
+    if (status == FX_OK && a.kind == FX_DIST_AUTO && named == UNKNOWN)
+        status = fx_fail(FX_STATUS_ARGUMENT, "dist_init",
+                         "FX_DIST_BACKEND in the environment of rank 0 must be mpi or nccl");
+    if (a.kind == FX_DIST_AUTO)
+        a.kind = (fx_dist_kind)named;
     if (status == FX_OK && a.kind == FX_NCCL && !ready[FX_NCCL]) {
         status = join_devices();
         ready[FX_NCCL] = status == FX_OK;
@@ -142,7 +175,8 @@ fx_status fxi_dist_init(const fx_dist_init_args *given)
 bool fx_dist_initialized(fx_dist_kind kind)
 {
     fxi_mutex_lock(&joining);
-    const bool is = (kind == FX_MPI || kind == FX_NCCL) && ready[kind];
+    const bool is =
+        kind == FX_DIST_AUTO ? ready[FX_MPI] : (kind == FX_MPI || kind == FX_NCCL) && ready[kind];
     fxi_mutex_unlock(&joining);
     return is;
 }
@@ -152,8 +186,12 @@ fx_dist *fx_dist_backend(fx_dist_kind kind)
     if (fx_dist_initialized(kind))
         return &the_group;
     const char *name = kind == FX_NCCL ? "NCCL" : "MPI";
-    fx_fail(FX_STATUS_ARGUMENT, "dist_backend",
-            "Backend `%s` is not initialized. Call fx_dist_init(FX_%s) first", name, name);
+    if (kind == FX_DIST_AUTO)
+        fx_fail(FX_STATUS_ARGUMENT, "dist_backend",
+                "No backend is initialized. Call fx_dist_init(FX_DIST_AUTO) first");
+    else
+        fx_fail(FX_STATUS_ARGUMENT, "dist_backend",
+                "Backend `%s` is not initialized. Call fx_dist_init(FX_%s) first", name, name);
     return NULL;
 }
 

@@ -84,6 +84,13 @@ typedef struct fxi_transport {
      * be `in`, and nothing writes to `out` after `run` has returned. All members get the same
      * answer. NULL: always false. */
     bool (*shares)(const fxi_transport_group *group, const fxi_transport_call *call);
+    /* Returns why the library cannot read and write memory of this backend's devices ("CUDA",
+     * "AMDGPU"); NULL if it says that it can, or has no function that says it. */
+    const char *(*query_devices)(const char *backend);
+    /* As `run`, for ALL_REDUCE and BROADCAST with `in` and `out` in device memory. All members have
+     * come to the operation; it has no time limit. */
+    fx_status (*run_on_devices)(const fxi_transport_group *group, const fxi_transport_call *call,
+                                char *why, size_t size);
 } fxi_transport;
 
 /* The state of a connection. */

@@ -73,10 +73,37 @@ static fx_array *record(const fx_collective *what, fx_array *x, fx_device *devic
     return fxi_array_take(made);
 }
 
+/* Does the device run this operation on its own memory? */
+static bool on_device(fx_collective w, fx_reduce fold, const fxi_node *n)
+{
+    fx_step step = {.op = FX_OP_COLLECTIVE, .cls = FX_CLASS_COLLECTIVE};
+    step.out.dtype = n->dtype;
+    step.out.ndim = n->ndim;
+    for (int i = 0; i < n->ndim; i++)
+        step.out.shape[i] = n->shape[i];
+    w.fold = fold;
+    step.as.collective.what = w;
+    return n->device->backend->collective(n->device, &step);
+}
+
+/* MPI adds arrays in the memory of a GPU, but has no mean. */
+static bool only_adds(const fx_collective *w, const fxi_node *n)
+{
+    return w->kind == FX_COLLECTIVE_ALL_REDUCE && w->fold == FX_REDUCE_MEAN && n->device &&
+           n->device->backend->collective && !on_device(*w, FX_REDUCE_MEAN, n) &&
+           on_device(*w, FX_REDUCE_SUM, n);
+}
+
 fx_array *fxi_collective(const fx_collective *what, fx_array *x)
 {
     const fx_status status = check(what, x);
-    return status == FX_OK ? record(what, x, x->node->device) : fx_error_array(status);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    if (!only_adds(what, x->node))
+        return record(what, x, x->node->device);
+    fx_collective sum = *what;
+    sum.fold = FX_REDUCE_SUM;
+    return fx_div(record(&sum, x, x->node->device), what->communicator->size);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */

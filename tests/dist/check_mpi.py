@@ -45,6 +45,8 @@ CASES = {
     "finalise_first": (["the program has finalised MPI"], True),
     "no_member": (["0 init: dist_init: the transport ", ": the communicator is MPI_COMM_NULL: this process is not one"], False),
     "never_joins": (["but fx_dist_init was not called: each of them trains a model of its own"], True),
+    "never_joins_gradient": (["but fx_dist_init was not called: each of them computes its gradients alone"], True),
+    "never_joins_predicts": (["but fx_dist_init was not called: each of them computes everything alone"], True),
 }
 
 
@@ -78,6 +80,8 @@ def check(what, process, lines, succeeds, stopped=1):
     # What a launcher returns after one that ended without MPI_Finalize differs between them.
     if succeeds and process.returncode != 0:
         sys.exit(f"{what}: status {process.returncode}\n{out}")
+    if out.count("fx_dist_init was not called") != ("never_joins" in what):
+        sys.exit(f"{what}: the warning about fx_dist_init is not printed once, by one rank, and only where it is needed: {out}")
     if out.count("warning: update:") > 1:
         sys.exit(f"{what}: an unused parameter is named more than once: {out}")
     if re.search(rf"(?m)^(?!{stopped})\d (sum|broadcast): .* no answer from rank \d,", out):
@@ -149,10 +153,73 @@ def check_shared_memory(name, launcher, options, build, folder):
     hashes(build, launcher, options, "sums", 3, folder, more=off)  # all ranks have the same, and the sums of whole numbers are exact
 
 
-def check_gpus(name, launcher, options, build):
-    sim = os.path.join(build, "tests", "sim")
-    more = {"LD_LIBRARY_PATH": sim, "SIM_DEVICES": "4", "FX_CACHE": "off",
+def simulated(build):
+    """The environment of programs on simulated GPUs."""
+    return {"LD_LIBRARY_PATH": os.path.join(build, "tests", "sim"), "SIM_DEVICES": "4", "FX_CACHE": "off",
             "SIM_CACHE": os.environ.get("SIM_CACHE", "")}
+
+
+RESULTS = ["{} sum: 3 2", "{} product: 2 1", "{} mean: 1.5 1", "{} whole most: 2 1", "{} last: 2 1", "{} most: 2 1", "{} half: 3 2",
+           "{} update: -1.00098 -1.00098", "{} large: 210003", "{} parameters: same"]
+# sum, product, mean, whole most, last; one update; large; five updates
+ON_GPU = 5 + 1 + 1 + 5
+ONLY_RANK_1 = ("sh", "-c", '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] || export CFLUX_PROJECT=/; exec "$@"', "sh")
+
+
+def check_aware(name, launcher, options, build, folder):
+    """MPI gets addresses of GPUs if preference, query and probe agree: with such an address, a process on simulated GPUs ends."""
+    compiler, yes = shutil.which(f"mpicc.{name}"), os.path.join(folder, "aware.so")
+    if not compiler:
+        print(f"{name}: no mpicc.{name}: GPU memory by MPI is skipped")
+        return
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "aware_mpi.c")
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", yes, "-ldl"], check=True)
+    copies = "rrays on GPUs are copied through host memory"
+    hip = [f"MPIX_Query_hip_support returns 0. A{copies}"] if name == "mpich" else None  # Open MPI 4 has no query for ROCm
+    for what, preload, key, backend, before, warning in (
+            ("no preference", yes, "", "CUDA", (), None),
+            ("a false preference", yes, "FluxDistributedMPICUDAAware = false", "CUDA", (), None),
+            ("the preference", yes, "FluxDistributedMPICUDAAware = true", "CUDA", (), []),
+            ("the preference, for ROCm", yes, "FluxDistributedMPIROCMAware = true", "AMDGPU", (), []),
+            ("a library that cannot", "", "FluxDistributedMPICUDAAware = true", "CUDA", (),
+             [f" cannot use memory of CUDA on rank 0: MPIX_Query_cuda_support returns 0. A{copies}"]),
+            *([("a library for ROCm", "", "FluxDistributedMPIROCMAware = true", "AMDGPU", (), hip)] if hip else []),
+            ("a library that is wrong", "wrong", "FluxDistributedMPICUDAAware = true", "CUDA", (),
+             [f" moved memory of CUDA wrongly: a{copies}"]),
+            ("a preference of one rank", yes, "FluxDistributedMPICUDAAware = true", "CUDA", ONLY_RANK_1,
+             [f"not on rank 0: a{copies}"])):
+        with open(os.path.join(folder, "LocalPreferences.toml"), "w", encoding="utf-8") as f:
+            f.write(f"[Flux]\n{key}\n")
+        file = os.path.join(folder, "aware.json")
+        environment = dict(simulated(build), CFLUX_PROJECT=folder, FX_TIMELINE=file, OF_BACKEND=backend, AWARE_OF=backend,
+                           **({"LD_PRELOAD": yes} if preload else {}), **({"AWARE_WRONG": "1"} if preload == "wrong" else {}))
+        out = started(launcher, options, build, "gpu_aware", before, 2, environment).communicate(timeout=60)[0]
+        for line in [r.format(rank) for r in RESULTS for rank in (0, 1)] + ["0 root: 3 2", "1 root: 0 0"]:
+            if line not in out:
+                sys.exit(f"{name}, {what}: not printed: {line}\n{out}")
+        with open(f"{file}.1", encoding="utf-8") as f:
+            count = len(re.findall(r'"all_reduce \((?!mean)[^"]*in a GPU|"broadcast [^"]*in a GPU', f.read()))
+        # The first operation finds that the library is wrong, and the next ones are planned for the host.
+        want = 0 if warning is None or warning and preload != "wrong" else 1 if preload == "wrong" else ON_GPU
+        said = [line for line in out.splitlines() if "arning: The preference" in line]
+        if count != want or len(said) != len(warning or []) or any(w not in s for w, s in zip(warning or [], said)):
+            sys.exit(f"{name}, {what}: {count} operations on the GPU's memory instead of {want}\n{out}")
+        print(f"{name}, {what}: {count} operations on the GPU's memory")
+
+
+def check_chosen(name, launcher, options, build):
+    """FX_DIST_AUTO takes the library that rank 0's environment names."""
+    first = ("sh", "-c", '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] && export FX_DIST_BACKEND=%s; exec "$@"', "sh")
+    sums = ["0 sum: 3 2", "1 sum: 3 2", "0 group: same", "1 group: same"]
+    for value, lines, succeeds in (("nccl", ["0 NCCL: yes", "1 NCCL: yes", *sums], True), ("NCCL", ["1 NCCL: yes", *sums], True),
+                                   ("mpi", ["0 NCCL: no", "1 NCCL: no", *sums], True), ("", ["0 NCCL: no", "1 NCCL: no", *sums], True),
+                                   ("gloo", ["init: dist_init: FX_DIST_BACKEND in the environment of rank 0 must be mpi or nccl"], False)):
+        before = (*first[:2], first[2] % value, *first[3:])
+        check(f"{name}, FX_DIST_BACKEND={value}", started(launcher, options, build, "auto_sums", before, 2, simulated(build)), lines, succeeds)
+
+
+def check_gpus(name, launcher, options, build):
+    more = simulated(build)
     for (case, n), lines in GPU_CASES.items():
         check(f"{name}, {case}, {n} processes", started(launcher, options, build, case, (), n, more), lines, True)
 
@@ -173,7 +240,9 @@ def main():
         check_cases(name, launcher, options, build, other if shutil.which(f"mpirun.{other}") else None)
         with tempfile.TemporaryDirectory() as folder:
             check_shared_memory(name, launcher, options, build, folder)
+            check_aware(name, launcher, options, build, folder)
         check_gpus(name, launcher, options, build)
+        check_chosen(name, launcher, options, build)
 
 
 main()

@@ -156,6 +156,17 @@ def check_timeline(name, mpirun, build, folder):
     print(f"{name}: timelines of 1 and 2 processes")
 
 
+def check_killed_wrapper(name, mpirun, build):
+    """A rank whose cflux launch --each is killed is named, and the ranks that the launcher then ends are not."""
+    launch = [os.path.join(build, "tools", "cflux", "cflux"), "launch", "--launcher", mpirun, "-n", "3", "--max-restarts", "1"]
+    out = run(build, [*launch, os.path.join(build, "tests", "mpi_cases"), "kills_wrapper"])
+    said = re.findall(r"(?m)^cflux launch: (.*)$", out)
+    if len(said) != 2 or not re.match(r"rank 1 on \S+ lost its wrapper \(cflux launch --each\), which was killed by signal 9 "
+                                      r"\(Killed\); its last operation was number \d+, all_reduce \(sum\) of 1 Float32$", said[0]):
+        sys.exit(f"{name}: a killed wrapper: {said}\n{out}")
+    print(f"{name}: a killed wrapper is named")
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     program = os.path.join(build, "tests", "train_cases")
@@ -168,6 +179,7 @@ def main():
             check_restart(name, f"mpirun.{name}", build, folder)
             check_divided(name, f"mpirun.{name}", build, folder)
             check_timeline(name, f"mpirun.{name}", build, folder)
+            check_killed_wrapper(name, f"mpirun.{name}", build)
 
 
 main()

@@ -218,6 +218,20 @@ static void sums(fx_dist *d)
     check_sum(d, 3000001); /* two parts of the transport, not divisible by 2 or 3 */
 }
 
+/* Rank 1 kills its parent, which is cflux launch --each. A restarted program ends at once. */
+static void kills_wrapper(fx_dist *d)
+{
+    const char *restart = getenv("CFLUX_RESTART");
+    fx_status status = fx_dist_barrier(d);
+    if (restart && atoi(restart) > 0)
+        return;
+    if (rank == 1)
+        kill(getppid(), SIGKILL);
+    while (status == FX_OK)
+        status = fx_dist_barrier(d);
+    exit(1);
+}
+
 /* Stops this process after `delay` microseconds, for 5 s. */
 static void stop_after(unsigned delay)
 {
@@ -465,6 +479,44 @@ static void say_step(const char *what, fx_dist *d, fx_device *device)
     say_values(what, one->weight);
 }
 
+/* Operations on arrays of a GPU by MPI: all that it may run on the GPU's memory, and others. */
+static void gpu_aware(fx_dist *d)
+{
+    const char *backend = getenv("OF_BACKEND");
+    backend = backend ? backend : "CUDA";
+    fx_use(backend);
+    fx_device *gpu = fx_device_get(backend, fx_dist_local_rank(d));
+    fx_array *x = fx_to(gpu, fx_vector(rank + 1, 1)), *n = fx_cast(x, FX_DTYPE_I32);
+    say_values("sum", fx_dist_allreduce(d, x, FX_REDUCE_SUM));
+    say_values("product", fx_dist_allreduce(d, x, FX_REDUCE_PROD));
+    say_values("mean", fx_dist_allreduce(d, x, FX_REDUCE_MEAN));
+    say_values("whole most", fx_dist_allreduce(d, n, FX_REDUCE_MAX));
+    say_values("last", fx_dist_bcast(d, x, fx_dist_total_workers(d) - 1));
+    say_values("most", fx_dist_allreduce(d, x, FX_REDUCE_MAX)); /* by the host */
+    say_values("root", fx_dist_reduce(d, x, FX_REDUCE_SUM, 0)); /* by the host */
+    say_values("half", fx_dist_allreduce(d, fx_cast(x, FX_DTYPE_F16), FX_REDUCE_SUM)); /* too */
+    say_step("update", d, gpu);
+    fx_array *large = fx_to(gpu, fx_full(rank + 1, 70001));
+    say_values("large", fx_sum(fx_dist_allreduce(d, large, FX_REDUCE_SUM)));
+    float a[3], b[3];
+    fx_read_as(trained(d, gpu), FX_DTYPE_F32, a, 3);
+    fx_read_as(trained(d, fx_device_get("CPU", 0)), FX_DTYPE_F32, b, 3);
+    bool same = true;
+    for (int i = 0; i < 3; i++)
+        same = same && fabsf(a[i] - b[i]) <= 1e-4f * fabsf(b[i]);
+    say("parameters", same ? "same" : "other");
+}
+
+/* The library that FX_DIST_BACKEND names has been joined by main. */
+static void auto_sums(fx_dist *d)
+{
+    say("NCCL", fx_dist_initialized(FX_NCCL) ? "yes" : "no");
+    say("group", fx_dist_backend(FX_DIST_AUTO) == d ? "same" : "other");
+    fx_use("CUDA");
+    fx_device *gpu = fx_device_get("CUDA", fx_dist_local_rank(d));
+    say_values("sum", fx_dist_allreduce(d, fx_to(gpu, fx_vector(rank + 1, 1)), FX_REDUCE_SUM));
+}
+
 static void say_plugin(const fx_plugin_info *plugin, void *user)
 {
     (void)user;
@@ -514,6 +566,7 @@ static const struct {
              {"sums_in_order", sums},
              {"stops_in_sum", stops_in_sum},
              {"stops_in_broadcast", stops_in_broadcast},
+             {"kills_wrapper", kills_wrapper},
              {"unused", unused},
              {"unused_clipped", unused_clipped},
              {"slow", slow},
@@ -525,20 +578,55 @@ static const struct {
              {"gpu_models", gpu_models},
              {"gpu_trains", gpu_trains},
              {"gpu_plugins", gpu_plugins},
+             {"gpu_aware", gpu_aware},
+             {"auto_sums", auto_sums},
              {"gpu_wire", gpu_wire}};
+
+/* Programs that never call fx_dist_init: they warn once, on rank 0. */
+static int never_joins(void)
+{
+    fx_setup(fx_descent(0.1), fx_dense(1, 1));
+    fx_setup(fx_descent(0.1), fx_dense(1, 1));
+    return 0;
+}
+
+static int never_joins_gradient(void)
+{
+    fx_array *w = fx_vector(1, 2), *g;
+    for (int k = 0; k < 3; k++) {
+        FX_STEP;
+        fx_gradient_of(fx_sum(fx_square(w)), &w, 1, &g);
+        w = fx_keep(fx_sub(w, fx_mul(0.1, g)));
+    }
+    return fx_eval(w) == FX_OK ? 0 : 1;
+}
+
+static int never_joins_predicts(void)
+{
+    void *model = fx_chain(fx_dense(30, 40, FX_RELU), fx_dense(40, 3));
+    return fx_eval(fx_call(model, fx_rand(30, 20))) == FX_OK ? 0 : 1;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(void);
+} alone[] = {{"never_joins", never_joins},
+             {"never_joins_gradient", never_joins_gradient},
+             {"never_joins_predicts", never_joins_predicts}};
 
 int main(int argc, char **argv)
 {
     FX_SCOPE;
     const char *library = argc > 2 ? argv[2] : NULL; /* instead of the launcher's */
-    if (argc > 1 && strcmp(argv[1], "never_joins") == 0) {
-        fx_setup(fx_descent(0.1), fx_dense(1, 1));
-        return 0;
-    }
+    for (int k = 0; argc > 1 && k < 3; k++)
+        if (strcmp(argv[1], alone[k].name) == 0)
+            return alone[k].run();
+    fx_eval(fx_sum(fx_sin(fx_rand(5)))); /* data computed before joining gives no warning */
     if (argc > 1 && strcmp(argv[1], "no_member") == 0)
         return no_member();
     const bool narrow = argc > 1 && strcmp(argv[1], "gpu_wire") == 0;
-    if (fx_dist_init(FX_MPI, .time_limit = 3, .library = library,
+    const bool chosen = argc > 1 && strncmp(argv[1], "auto_", 5) == 0;
+    if (fx_dist_init(chosen ? FX_DIST_AUTO : FX_MPI, .time_limit = 3, .library = library,
                      .fixed_order = argc > 1 && strcmp(argv[1], "sums_in_order") == 0,
                      .wire = narrow ? FX_DTYPE_BF16 : FX_DTYPE_F32) != FX_OK) {
         say_error("init");

@@ -725,6 +725,26 @@ static void a_comparison_that_fails_is_reported(void **state)
     assert_in_range(at, 10, 100);
 }
 
+static void *compares_versions(void *argument)
+{
+    member *m = argument;
+    char why[FXI_DIST_WHY] = "";
+    m->got[m->n++] = fxi_dist_same_version(&m->d, "1.2.3", why, sizeof why);
+    m->got[m->n++] =
+        fxi_dist_same_version(&m->d, fx_dist_rank(&m->d) ? "1.2.4" : "1.2.3", why, sizeof why);
+    snprintf(m->message, sizeof m->message, "%s", why);
+    return NULL;
+}
+
+static void versions_must_be_equal(void **state)
+{
+    (void)state;
+    run_members(compares_versions);
+    expect("rank 1 has version 1.2.4 of cflux, but rank 0 has version 1.2.3: start all ranks with");
+    for (int k = 0; k < MEMBERS; k++)
+        assert_true(members[k].got[0] == FX_OK && members[k].got[1] == FX_STATUS_UNSUPPORTED);
+}
+
 static void joining_by_nccl_is_no_sum(void **state)
 {
     (void)state;
@@ -787,6 +807,8 @@ static void arguments_are_checked(void **state)
     assert_non_null(strstr(fx_error_take().message, "Backend `MPI` is not initialized"));
     assert_null(fx_dist_backend(FX_NCCL));
     assert_non_null(strstr(fx_error_take().message, "Backend `NCCL` is not initialized"));
+    assert_null(fx_dist_backend(FX_DIST_AUTO));
+    assert_non_null(strstr(fx_error_take().message, "Call fx_dist_init(FX_DIST_AUTO) first"));
     assert_int_equal(fx_dist_init((fx_dist_kind)7), FX_STATUS_ARGUMENT);
     fx_error_take();
     assert_int_equal(fx_dist_init(FX_MPI, .time_limit = -1), FX_STATUS_ARGUMENT);
@@ -813,11 +835,17 @@ static void a_group_of_one_is_free(void **state)
 {
     (void)state;
     FX_SCOPE;
+    setenv("FX_DIST_BACKEND", "NCCL", 1);
     assert_int_equal(fx_dist_init(FX_MPI), FX_OK);
     fx_dist *d = fx_dist_backend(FX_MPI);
     assert_true(d && fx_dist_initialized(FX_MPI) && !fx_dist_initialized(FX_NCCL));
+    assert_true(fx_dist_initialized(FX_DIST_AUTO));
+    assert_int_equal(fx_dist_init(FX_DIST_AUTO), FX_OK); /* by the variable */
+    assert_true(fx_dist_initialized(FX_NCCL));
     assert_int_equal(fx_dist_init(FX_NCCL), FX_OK);
     assert_ptr_equal(fx_dist_backend(FX_NCCL), d);
+    assert_ptr_equal(fx_dist_backend(FX_DIST_AUTO), d);
+    unsetenv("FX_DIST_BACKEND");
     assert_true(fx_dist_total_workers(d) == 1 && fx_dist_rank(d) == 0 &&
                 fx_dist_local_rank(d) == 0);
     fx_array *x = fx_vector(1, 2);
@@ -899,6 +927,7 @@ int main(void)
         cmocka_unit_test(a_member_that_cannot_go_on_is_named),
         cmocka_unit_test(differences_are_named_on_all_members),
         cmocka_unit_test(a_comparison_that_fails_is_reported),
+        cmocka_unit_test(versions_must_be_equal),
         cmocka_unit_test(joining_by_nccl_is_no_sum),
         cmocka_unit_test(a_failure_ends_the_group),
     };

@@ -1,4 +1,5 @@
-/* gpurt_collective.c: collective steps whose communicator works on device memory, by NCCL or RCCL.
+/* gpurt_collective.c: collective steps whose communicator works on device memory: by NCCL, RCCL or
+ * an MPI that can.
  *
  * The backend calls neither library: it passes its stream to the communicator, which queues the
  * operation there and waits until it has ended, because only a waiting host can give up on members
@@ -22,14 +23,25 @@ bool fxi_rt_takes(fx_device *device, const fx_step *step)
 /* If the query fails, the next call that waits for the device reports the error with its name. */
 static int pending(const fx_device_queue *queue)
 {
-    const fxi_rt_device *d = queue->data;
+    const fxi_rt_device *d = fxi_rt_of(queue->data);
     const int error = fxi_rt_select(d) ? -1 : fxi_rt.StreamQuery(d->work);
     return error == 0 ? 0 : error == FXI_RT_NOT_READY ? 1 : -1;
 }
 
 static int select_device(const fx_device_queue *queue)
 {
-    return fxi_rt_select(queue->data) ? -1 : 0;
+    return fxi_rt_select(fxi_rt_of(queue->data)) ? -1 : 0;
+}
+
+static fx_status read_memory(const fx_device_queue *queue, void *to, const void *from, size_t bytes)
+{
+    return fxi_rt_read((fx_device *)(uintptr_t)queue->data, to, from, bytes);
+}
+
+static fx_status write_memory(const fx_device_queue *queue, void *to, const void *from,
+                              size_t bytes)
+{
+    return fxi_rt_write((fx_device *)(uintptr_t)queue->data, to, from, bytes);
 }
 
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
@@ -39,9 +51,11 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
     const fx_communicator *c = fx_step_collective(step)->what.communicator;
     const fx_device_queue queue = {.backend = fxi_rt_backend,
                                    .stream = d->work,
-                                   .data = d,
+                                   .data = device,
                                    .pending = pending,
-                                   .select = select_device};
+                                   .select = select_device,
+                                   .read = read_memory,
+                                   .write = write_memory};
     char why[500] = "", text[700];
     fx_status status = fxi_rt_library_enter(d, operation);
     if (status)

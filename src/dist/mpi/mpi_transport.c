@@ -431,6 +431,73 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
     return status;
 }
 
+/* ---- memory of devices ----------------------------------------------------------------------- */
+
+/* Functions that some versions of some libraries have. Without one, its address is NULL. Their
+ * names are not declared by all headers: those of Open MPI are in a header of their own. */
+#ifdef __APPLE__
+#define MAYBE __attribute__((weak_import))
+#else
+#define MAYBE __attribute__((weak))
+#endif
+MAYBE int MPIX_Query_cuda_support(void); /* Open MPI, MPICH 4 */
+MAYBE int MPIX_Query_rocm_support(void); /* Open MPI 5 */
+MAYBE int MPIX_Query_hip_support(void);  /* MPICH 4 */
+
+static const char *query_devices(const char *backend)
+{
+    const bool cuda = strcmp(backend, "CUDA") == 0;
+    if (cuda)
+        return !MPIX_Query_cuda_support || MPIX_Query_cuda_support()
+                   ? NULL
+                   : "MPIX_Query_cuda_support returns 0";
+    if (MPIX_Query_rocm_support)
+        return MPIX_Query_rocm_support() ? NULL : "MPIX_Query_rocm_support returns 0";
+    return !MPIX_Query_hip_support || MPIX_Query_hip_support() ? NULL
+                                                               : "MPIX_Query_hip_support returns 0";
+}
+
+/* The root's data is in `in`; its `out` becomes a copy by a message to itself, because only MPI
+ * knows how to copy memory of devices. */
+static int broadcast_on_devices(int root, const void *in, void *out, int n, MPI_Datatype type)
+{
+    void *data = root == mpi.rank ? (void *)(uintptr_t)in : out;
+    const int code = MPI_Bcast(data, n, type, root, mpi.comm);
+    return code != MPI_SUCCESS || root != mpi.rank
+               ? code
+               : MPI_Sendrecv(in, n, type, root, NOTICE, out, n, type, root, NOTICE, mpi.comm,
+                              MPI_STATUS_IGNORE);
+}
+
+static int on_devices(const fxi_transport_call *c, const void *in, void *out, int n)
+{
+    const MPI_Datatype type = type_of(c->dtype);
+    if (c->kind == FX_COLLECTIVE_BROADCAST)
+        return broadcast_on_devices((int)c->root, in, out, n, type);
+    /* A sum on rank 0, so that all ranks get the same bits. */
+    const int code = MPI_Reduce(in, out, n, type, op_of(c->fold, c->dtype), 0, mpi.comm);
+    return code == MPI_SUCCESS ? MPI_Bcast(out, n, type, 0, mpi.comm) : code;
+}
+
+static fx_status run_on_devices(const fxi_transport_group *group, const fxi_transport_call *c,
+                                char *why, size_t size)
+{
+    int width = 1, code = MPI_SUCCESS;
+    (void)group;
+    if (!may_call(why, size))
+        return FX_STATUS_STATE;
+    MPI_Type_size(type_of(c->dtype), &width);
+    for (int64_t at = 0; at < c->count && code == MPI_SUCCESS; at += CHUNK) {
+        const int64_t n = c->count - at < CHUNK ? c->count - at : CHUNK, skip = at * width;
+        code = on_devices(c, (const char *)c->in + skip, (char *)c->out + skip, (int)n);
+    }
+    if (code == MPI_SUCCESS)
+        return FX_OK;
+    mpi.broken = true;
+    fail(why, size, "MPI", code);
+    return FX_STATUS_IO;
+}
+
 /* ---- joining and leaving --------------------------------------------------------------------- */
 
 /* Waits until all ranks end. False if a rank has failed, because it would never take part. */
@@ -587,5 +654,9 @@ static const char *join(const fxi_transport_host *host, const void *communicator
     return NULL;
 }
 
-FX_PLUGIN_EXPORT(fxi_transport) = {
-    .head = FXI_TRANSPORT_HEAD(CFLUX_MPI_NAME, "MPI"), .open = join, .run = run, .shares = shares};
+FX_PLUGIN_EXPORT(fxi_transport) = {.head = FXI_TRANSPORT_HEAD(CFLUX_MPI_NAME, "MPI"),
+                                   .open = join,
+                                   .run = run,
+                                   .shares = shares,
+                                   .query_devices = query_devices,
+                                   .run_on_devices = run_on_devices};

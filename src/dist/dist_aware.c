@@ -1,0 +1,292 @@
+/* dist_aware.c: operations on arrays of GPUs by an MPI that reads and writes GPU memory
+ * ("CUDA-aware", "ROCm-aware").
+ *
+ * An MPI that cannot do it ends the process when it gets such an address, and may be unable to say
+ * so beforehand. So three things must agree: the user's preference, on all members; the library's
+ * query, where it has one; and a probe. The probe is the first operation of each kind: the members
+ * gather its first elements in host memory and compute the result again. If it differs on one
+ * member, all members copy their arrays through host memory from then on.
+ *
+ * The members have agreed on the operation in host memory before, with the time limit. The
+ * operation itself then blocks without a limit: Open MPI supports addresses of GPUs in blocking
+ * reductions and broadcasts, but not in nonblocking ones. MPI has no mean, so ops/collective.c
+ * records means as sums.
+ */
+#include "dist_group.h"
+
+#include "c_text.h"
+#include "clock.h"
+#include "error.h"
+#include "memory.h"
+#include "preferences.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Of the libraries in fxi_device_libraries. */
+static const char *const preferences[FXI_DIST_DEVICES] = {"FluxDistributedMPICUDAAware",
+                                                          "FluxDistributedMPIROCMAware"};
+
+/* ---- when the group begins ------------------------------------------------------------------- */
+
+/* A rank as a number that is larger for lower ranks, and 0 for none: the maximum over the members
+ * is then the lowest rank. */
+static int64_t lowest(const fx_dist *d, bool is_one)
+{
+    return is_one ? d->group.size - d->group.rank : 0;
+}
+
+static const char *query(const fx_dist *d, const char *backend)
+{
+    const fxi_transport *t = d->transport;
+    return t->query_devices && t->run_on_devices ? t->query_devices(backend)
+                                                 : "the transport moves host memory only";
+}
+
+/* Decides from the members' maxima: does one of them want it, the lowest rank that does not, and
+ * the lowest one whose library cannot. */
+static bool decide(const fx_dist *d, int k, const int64_t most[3])
+{
+    const char *key = preferences[k], *backend = fxi_device_libraries[k].backend;
+    if (!most[0])
+        return false;
+    if (d->group.rank == 0 && most[1])
+        fx_message(
+            1,
+            "The preference %s is true, but not on rank %d: arrays on GPUs are copied through "
+            "host memory",
+            key, (int)(d->group.size - most[1]));
+    else if (d->group.rank == 0 && most[2])
+        fx_message(
+            1,
+            "The preference %s is true, but %s cannot use memory of %s on rank %d: %s. Arrays "
+            "on GPUs are copied through host memory",
+            key, d->group.library, backend, (int)(d->group.size - most[2]),
+            query(d, backend) ? query(d, backend) : "its library says so");
+    return !most[1] && !most[2];
+}
+
+/* The members may have different preferences, because each reads the file of its own folder. So all
+ * of them take part, also those without one. */
+fx_status fxi_dist_choose(fx_dist *d, int64_t *io_code, char *why, size_t size)
+{
+    enum { EACH = 3 };
+    int64_t *const mine = d->vote, *const most = d->votes;
+    if (d->group.size == 1)
+        return FX_OK;
+    for (int k = 0; k < FXI_DIST_DEVICES; k++) {
+        const bool wants = fxi_preference_is_true(preferences[k]);
+        mine[EACH * k] = wants;
+        mine[EACH * k + 1] = lowest(d, !wants);
+        mine[EACH * k + 2] = lowest(d, wants && query(d, fxi_device_libraries[k].backend) != NULL);
+    }
+    mine[EACH * FXI_DIST_DEVICES] = d->group.rank == 0 ? *io_code : 0;
+    fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
+                            .fold = FX_REDUCE_MAX,
+                            .dtype = FX_DTYPE_I64,
+                            .count = EACH * FXI_DIST_DEVICES + 1,
+                            .in = mine,
+                            .out = most};
+    const fx_status status = fxi_dist_call(d, &c, why, size);
+    for (int k = 0; k < FXI_DIST_DEVICES && status == FX_OK; k++)
+        d->aware[k] = decide(d, k, most + EACH * k);
+    *io_code = most[EACH * FXI_DIST_DEVICES];
+    return status;
+}
+
+static int library_of(const char *backend)
+{
+    int k = 0;
+    while (k < FXI_DIST_DEVICES && !fxi_same_letters(fxi_device_libraries[k].backend, backend))
+        k++;
+    return k;
+}
+
+bool fxi_dist_aware(const fx_dist *d, const char *backend)
+{
+    const int k = library_of(backend);
+    return k < FXI_DIST_DEVICES && d->aware[k];
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static size_t bytes_of(const fxi_dist_move *m)
+{
+    return (size_t)m->n * fx_dtype_size((fx_dtype)m->what->dtype);
+}
+
+/* For a step that was planned before the probe failed. All members run it like this. */
+static fx_status move_copies(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
+    const size_t bytes = bytes_of(m);
+    char *copies = fxi_malloc(2 * bytes + 1);
+    fxi_dist_move host = *m;
+    host.queue = NULL;
+    host.in = copies;
+    host.out = copies ? copies + bytes : NULL;
+    fx_status status = copies ? fxi_dist_ready_on_host(d, &host, why, size) : FX_STATUS_MEMORY;
+    if (status == FX_OK)
+        status = m->queue->read(m->queue, copies, m->in, bytes);
+    /* The other members wait in this operation. */
+    d->broken = d->broken || status != FX_OK;
+    if (status == FX_OK)
+        status = fxi_dist_move_on_host(d, &host, why, size);
+    if (status == FX_OK)
+        status = m->queue->write(m->queue, m->out, copies + bytes, bytes);
+    if (status != FX_OK && !*why)
+        snprintf(why, size, "its array could not be copied to host memory and back");
+    fxi_free(copies);
+    return status;
+}
+
+/* ---- the probe ------------------------------------------------------------------------------- */
+
+enum { PROBED = 16 }; /* elements */
+
+/* Adds or multiplies element i of all members, as Float64; *scale: of its rounding errors. */
+static double folded(const fx_dist *d, const fxi_dist_move *m, int64_t n, int64_t i, double *scale)
+{
+    const bool product = m->what->fold == FX_REDUCE_PROD, wide = m->what->dtype == FX_DTYPE_F64;
+    double sum = product, size = product;
+    for (int64_t r = 0; r < d->group.size; r++) {
+        const int64_t at = r * n + i;
+        const double x = wide ? ((const double *)d->out)[at] : (double)((const float *)d->out)[at];
+        sum = product ? sum * x : sum + x;
+        size = product ? size * fabs(x) : size + fabs(x);
+    }
+    *scale = size;
+    return sum;
+}
+
+static bool is_float_right(const fx_dist *d, const fxi_dist_move *m, int64_t n, const void *got)
+{
+    const bool wide = m->what->dtype == FX_DTYPE_F64;
+    const double unit = wide ? 0x1p-52 : 0x1p-23;
+    for (int64_t i = 0; i < n; i++) {
+        double scale;
+        const double want = folded(d, m, n, i, &scale),
+                     have = wide ? ((const double *)got)[i] : (double)((const float *)got)[i];
+        /* Infinities and NaN, also by overflow in Float32, are not compared. */
+        if (isfinite(want) && isfinite(have) &&
+            !(fabs(have - want) <= 2 * d->group.size * unit * scale))
+            return false;
+    }
+    return true;
+}
+
+/* Wraps around, as sums of MPI do. */
+static uint64_t whole(const void *x, int64_t dtype, int64_t i)
+{
+    return dtype == FX_DTYPE_I64 ? ((const uint64_t *)x)[i]
+                                 : (uint64_t)(int64_t)((const int32_t *)x)[i];
+}
+
+static uint64_t fold_whole(int64_t fold, uint64_t a, uint64_t b)
+{
+    return fold == FX_REDUCE_SUM    ? a + b
+           : fold == FX_REDUCE_PROD ? a * b
+           : fold == FX_REDUCE_MAX  ? ((int64_t)a > (int64_t)b ? a : b)
+                                    : ((int64_t)a < (int64_t)b ? a : b);
+}
+
+static bool is_whole_right(const fx_dist *d, const fxi_dist_move *m, int64_t n, const void *got)
+{
+    const int64_t type = m->what->dtype;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t want = whole(d->out, type, i);
+        for (int64_t r = 1; r < d->group.size; r++)
+            want = fold_whole(m->what->fold, want, whole(d->out, type, r * n + i));
+        const uint64_t have = whole(got, type, i);
+        if (type == FX_DTYPE_I64 ? have != want : (uint32_t)have != (uint32_t)want)
+            return false;
+    }
+    return true;
+}
+
+/* Compares the first n elements of the result with the operands of all members in d->out. */
+static bool is_right(const fx_dist *d, const fxi_dist_move *m, int64_t n, const void *got)
+{
+    const size_t bytes = (size_t)n * fx_dtype_size((fx_dtype)m->what->dtype);
+    if (m->what->kind == FX_COLLECTIVE_BROADCAST)
+        return memcmp((const char *)d->out + (size_t)m->what->root * bytes, got, bytes) == 0;
+    return m->what->dtype == FX_DTYPE_F32 || m->what->dtype == FX_DTYPE_F64
+               ? is_float_right(d, m, n, got)
+               : is_whole_right(d, m, n, got);
+}
+
+/* True on all members if the result is right on all of them. */
+static fx_status probe(fx_dist *d, const fxi_dist_move *m, bool *out_right, char *why, size_t size)
+{
+    char got[PROBED * sizeof(double)];
+    const int64_t n = m->n < PROBED ? m->n : PROBED;
+    const size_t bytes = (size_t)n * fx_dtype_size((fx_dtype)m->what->dtype);
+    const bool read = m->queue->read(m->queue, d->in, m->in, bytes) == FX_OK &&
+                      m->queue->read(m->queue, got, m->out, bytes) == FX_OK;
+    fxi_transport_call gather = {.kind = FXI_COLLECTIVE_GATHER,
+                                 .dtype = FX_DTYPE_U8,
+                                 .count = (int64_t)bytes,
+                                 .in = d->in,
+                                 .out = d->out};
+    fx_status status = fxi_dist_call(d, &gather, why, size);
+    if (status != FX_OK)
+        return status;
+    d->vote[0] = !read || !is_right(d, m, n, got);
+    fxi_transport_call vote = {.kind = FX_COLLECTIVE_ALL_REDUCE,
+                               .fold = FX_REDUCE_MAX,
+                               .dtype = FX_DTYPE_I64,
+                               .count = 1,
+                               .in = d->vote,
+                               .out = d->votes};
+    status = fxi_dist_call(d, &vote, why, size);
+    *out_right = d->votes[0] == 0;
+    return status;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static fx_status ready(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
+    const size_t probed = PROBED * sizeof(double) * (size_t)d->group.size;
+    const fx_status status = fxi_dist_buffers(d, probed, why, size);
+    return status == FX_OK ? fxi_dist_wait_for_own_work(m, why, size) : status;
+}
+
+static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
+    const int k = library_of(m->queue->backend), kind = m->what->kind == FX_COLLECTIVE_BROADCAST;
+    bool right = true;
+    if (!d->aware[k])
+        return move_copies(d, m, why, size);
+    const fxi_transport_call c = {.kind = m->what->kind,
+                                  .fold = m->what->fold,
+                                  .root = m->what->root,
+                                  .dtype = m->what->dtype,
+                                  .count = m->n,
+                                  .number = d->calls,
+                                  .limit = d->limit,
+                                  .in = m->in,
+                                  .out = m->out};
+    fx_status status = d->transport->run_on_devices(&d->group, &c, why, size);
+    d->broken = d->broken || status != FX_OK; /* other members may still wait in this operation */
+    if (status == FX_OK && !d->probed[k][kind])
+        status = probe(d, m, &right, why, size);
+    d->probed[k][kind] = true;
+    if (status != FX_OK || right)
+        return status;
+    d->aware[k] = false;
+    if (d->group.rank == 0)
+        fx_message(
+            1,
+            "The preference %s is true, but %s moved memory of %s wrongly: arrays on GPUs are "
+            "copied through host memory",
+            preferences[k], d->group.library, fxi_device_libraries[k].backend);
+    return move_copies(d, m, why, size);
+}
+
+fx_status fxi_dist_run_aware(const fx_communicator *self, const fx_device_queue *queue,
+                             const fx_step *step, const void *in, void *out, char *why, size_t size)
+{
+    const fxi_dist_move how = {.in = in, .out = out, .queue = queue, .ready = ready, .move = move};
+    return fxi_dist_step(self, step, how, why, size);
+}

@@ -1,0 +1,118 @@
+/* aware_mpi.c: makes an MPI that knows only host memory one that knows the memory of simulated GPUs
+ * ("CUDA-aware"). check_mpi.py compiles it for each MPI and loads it before a program (LD_PRELOAD).
+ * The functions that cflux calls with addresses of GPUs copy the memory by the driver, as an MPI
+ * with this ability may do. Without them such an address ends the process, as it would with a GPU.
+ *
+ *   AWARE_OF=CUDA     the driver: CUDA or AMDGPU
+ *   AWARE_WRONG=1     the first element of a reduction is wrong
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int copy_function(void *to, void *from, size_t bytes, void *stream);
+
+static struct {
+    copy_function *read, *write;
+    int (*wait)(void *stream);
+    void *stream;
+} driver;
+
+static void *find(void *library, const char *name)
+{
+    void *function = dlsym(library, name);
+    if (!function)
+        abort();
+    return function;
+}
+
+static void open_driver(void)
+{
+    int (*create)(void **stream, unsigned flags);
+    const char *of = getenv("AWARE_OF");
+    if (driver.stream)
+        return;
+    const int hip = of && strcmp(of, "AMDGPU") == 0;
+    void *library = dlopen(hip ? "libamdhip64.so.7" : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (!library)
+        abort();
+    *(void **)&driver.read = find(library, hip ? "hipMemcpyDtoHAsync" : "cuMemcpyDtoHAsync_v2");
+    *(void **)&driver.write = find(library, hip ? "hipMemcpyHtoDAsync" : "cuMemcpyHtoDAsync_v2");
+    *(void **)&driver.wait = find(library, hip ? "hipStreamSynchronize" : "cuStreamSynchronize");
+    *(void **)&create = find(library, hip ? "hipStreamCreateWithFlags" : "cuStreamCreate");
+    if (create(&driver.stream, 1) != 0)
+        abort();
+}
+
+static size_t bytes_of(int n, MPI_Datatype type)
+{
+    int width;
+    PMPI_Type_size(type, &width);
+    return (size_t)n * (size_t)width;
+}
+
+/* A host copy of n elements. */
+static void *read_copy(const void *from, int n, MPI_Datatype type)
+{
+    const size_t bytes = bytes_of(n, type);
+    void *copy = malloc(bytes + 1);
+    open_driver();
+    if (!copy || driver.read(copy, (void *)from, bytes, driver.stream) != 0 ||
+        driver.wait(driver.stream) != 0)
+        abort();
+    return copy;
+}
+
+/* Writes a host copy back, and frees it. */
+static void write_copy(void *to, void *copy, int n, MPI_Datatype type)
+{
+    if (driver.write(to, copy, bytes_of(n, type), driver.stream) != 0 ||
+        driver.wait(driver.stream) != 0)
+        abort();
+    free(copy);
+}
+
+int MPIX_Query_cuda_support(void);
+int MPIX_Query_cuda_support(void)
+{
+    return 1;
+}
+
+int MPIX_Query_hip_support(void);
+int MPIX_Query_hip_support(void)
+{
+    return 1;
+}
+
+int MPI_Reduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, int root,
+               MPI_Comm comm)
+{
+    void *from = read_copy(in, n, type), *to = read_copy(out, n, type);
+    const int code = PMPI_Reduce(from, to, n, type, op, root, comm);
+    if (getenv("AWARE_WRONG"))
+        memset(to, 1, bytes_of(1, type));
+    write_copy(out, to, n, type);
+    free(from);
+    return code;
+}
+
+int MPI_Bcast(void *data, int n, MPI_Datatype type, int root, MPI_Comm comm)
+{
+    void *copy = read_copy(data, n, type);
+    const int code = PMPI_Bcast(copy, n, type, root, comm);
+    write_copy(data, copy, n, type);
+    return code;
+}
+
+int MPI_Sendrecv(const void *in, int n, MPI_Datatype type, int to, int tag, void *out, int m,
+                 MPI_Datatype other, int from, int its_tag, MPI_Comm comm, MPI_Status *status)
+{
+    void *sent = read_copy(in, n, type), *got = read_copy(out, m, other);
+    const int code =
+        PMPI_Sendrecv(sent, n, type, to, tag, got, m, other, from, its_tag, comm, status);
+    write_copy(out, got, m, other);
+    free(sent);
+    return code;
+}
