@@ -36,7 +36,6 @@
 enum { CLASSES = 96, PLAIN = 16, ALIGNED = 64 };
 enum { LISTS = 2 * CLASSES }; /* plain blocks by class, then aligned ones */
 enum { SMALL = 512 };         /* bytes; the classes of smaller sizes are in a table */
-enum { MORE_LATE = 1024 };    /* blocks that have waited long enough and are kept for reuse */
 static const size_t HUGE_BYTES = (size_t)4 << 20, HUGE_PAGE = (size_t)2 << 20;
 static const size_t CACHE_BYTES = (size_t)64 << 20;
 
@@ -170,16 +169,26 @@ static void release_spares(cache *c)
     __atomic_store_n(&c->spares.n, 0, __ATOMIC_RELAXED);
 }
 
+static void release_waiting_spares(cache *c)
+{
+    for (; c->spares.nlate > 0; c->spares.nlate--) {
+        void **p = c->spares.late;
+        c->spares.late = p[-1];
+        fxi_free(p);
+    }
+    c->spares.end = &c->spares.late;
+}
+
 static size_t spare_bytes(const cache *c)
 {
-    const size_t n = (size_t)__atomic_load_n(&c->spares.n, __ATOMIC_RELAXED);
-    return n * FXI_SPARE_BYTES;
+    return (size_t)__atomic_load_n(&c->spares.n, __ATOMIC_RELAXED) * FXI_SPARE_BYTES;
 }
 
 static void close_cache(void *p)
 {
     cache *c = p;
     release_spares(c);
+    release_waiting_spares(c);
     release_late(c);
     release_lists(c);
     fxi_mutex_lock(&lock);
@@ -201,6 +210,7 @@ __attribute__((destructor(101))) static void close_at_exit(void)
 {
     if (mine) {
         release_spares(mine);
+        release_waiting_spares(mine);
         release_late(mine);
         release_lists(mine);
     }
@@ -219,6 +229,7 @@ static __attribute__((noinline)) cache *register_cache(void)
     for (int i = 0; i < LISTS; i++)
         c->lists[i].bytes = class_bytes(i % CLASSES);
     c->end = &c->late;
+    c->spares.end = &c->spares.late;
     fxi_mutex_lock(&lock);
     c->next = all;
     if (all)
@@ -261,7 +272,9 @@ size_t fxi_memory_cached(void)
 
 int64_t fxi_memory_held_here(void)
 {
-    return mine ? mine->held - (int64_t)spare_bytes(mine) : 0;
+    return mine
+               ? mine->held - (int64_t)spare_bytes(mine) - mine->spares.nlate * FXI_SPARE_LATE_BYTES
+               : 0;
 }
 
 void fxi_memory_reclaim_all(void)
@@ -516,7 +529,7 @@ void fxi_free_late(void *p, uint32_t waiting, size_t keep)
     h->u.next = NULL;
     *c->end = h;
     c->end = &h->u.next;
-    if (__builtin_expect(++c->nlate > waiting + (CACHING ? MORE_LATE : 0), 0))
+    if (__builtin_expect(++c->nlate > waiting + (CACHING ? FXI_MORE_LATE : 0), 0))
         put_away(c, pop_late(c));
 }
 
@@ -562,7 +575,8 @@ int64_t fxi_live_allocations(void)
     int64_t n = retired + __atomic_load_n(&without, __ATOMIC_RELAXED);
     for (const cache *c = all; c; c = c->next)
         n += __atomic_load_n(&c->live, __ATOMIC_RELAXED) -
-             __atomic_load_n(&c->spares.n, __ATOMIC_RELAXED);
+             __atomic_load_n(&c->spares.n, __ATOMIC_RELAXED) -
+             __atomic_load_n(&c->spares.nlate, __ATOMIC_RELAXED);
     fxi_mutex_unlock(&lock);
     return n;
 }

@@ -24,6 +24,10 @@ enum { FXI_MOST_SPARES = 4096, FXI_SPARE_BYTES = 384 };
 typedef struct fxi_spares {
     void *first; /* each begins with the address of the next one */
     int64_t n;   /* atomic, because other threads read it */
+    /* Waiting blocks (fxi_spare_free_late), the oldest first, and the end of that list. The address
+     * of the next one is in front of a block. */
+    void *late, **end;
+    int64_t nlate; /* atomic */
 } fxi_spares;
 extern _Thread_local fxi_spares *fxi_own_spares; /* NULL: this thread keeps no blocks */
 extern int64_t fxi_fault_at;                     /* −1: no allocation is to fail; atomic */
@@ -47,6 +51,31 @@ static inline void fxi_spare_free(void *p)
     *(void **)p = s->first;
     s->first = p;
     __atomic_store_n(&s->n, s->n + 1, __ATOMIC_RELAXED);
+}
+/* Like fxi_malloc_late and fxi_free_late, also for one size: handles of arrays. */
+enum { FXI_SPARE_LATE_BYTES = 64 };
+enum { FXI_MORE_LATE = 1024 }; /* blocks that have waited long enough and are kept for reuse */
+static inline void *fxi_spare_malloc_late(size_t bytes, uint32_t waiting)
+{
+    fxi_spares *s = fxi_own_spares;
+    if (!s || s->nlate <= waiting || __atomic_load_n(&fxi_fault_at, __ATOMIC_RELAXED) != -1)
+        return fxi_malloc_late(bytes, waiting);
+    void **p = s->late; /* not the last one, so `end` stays */
+    s->late = p[-1];
+    __atomic_store_n(&s->nlate, s->nlate - 1, __ATOMIC_RELAXED);
+    return p;
+}
+static inline void fxi_spare_free_late(void *block, uint32_t waiting, size_t keep)
+{
+    fxi_spares *s = fxi_own_spares;
+    if (!s || s->nlate >= waiting + FXI_MORE_LATE) {
+        fxi_free_late(block, waiting, keep);
+        return;
+    }
+    void **p = block;
+    *s->end = p;
+    s->end = p - 1;
+    __atomic_store_n(&s->nlate, s->nlate + 1, __ATOMIC_RELAXED);
 }
 char *fxi_strdup(const char *s);
 /* Grows *array (a pointer to a pointer) to hold `need` elements of `size` bytes, and at least

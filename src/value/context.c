@@ -443,7 +443,7 @@ void *fxi_object_alloc(const fx_type *type)
 
 fx_array *fxi_array_alloc(fxi_context *c)
 {
-    fx_array *x = (fx_array *)fxi_handle_alloc(sizeof *x);
+    fx_array *x = fxi_handle_alloc_array();
     if (!x)
         return no_object(&fxi_array_type);
     x->node = NULL;

@@ -33,6 +33,16 @@ static inline fx_object *fxi_handle_alloc(size_t bytes)
     return __builtin_expect(fxi_handles_recorded, 0) ? fxi_handle_alloc_recorded(bytes)
                                                      : fxi_malloc_late(bytes, FXI_TOMBSTONES);
 }
+/* The same for an array. */
+static inline fx_array *fxi_handle_alloc_array(void)
+{
+    return __builtin_expect(fxi_handles_recorded, 0)
+               ? fxi_handle_alloc_recorded(sizeof(fx_array))
+               : fxi_spare_malloc_late(sizeof(fx_array), FXI_TOMBSTONES);
+}
+_Static_assert(sizeof(void *) != 8 ||
+                   (sizeof(fx_array) > 48 && sizeof(fx_array) <= FXI_SPARE_LATE_BYTES),
+               "a block of FXI_SPARE_LATE_BYTES");
 /* Records what an object is; its head must be filled in. `scope`: where it was made. */
 static inline void fxi_handle_made(fx_object *o, const struct fxi_scope *scope)
 {
@@ -56,7 +66,7 @@ static inline void fxi_handle_bury(fx_object *o)
     x->node = NULL;
     x->status = FX_STATUS_STATE;
     o->refs = FXI_FREED;
-    fxi_free_late(o, FXI_TOMBSTONES, sizeof *x);
+    fxi_spare_free_late(o, FXI_TOMBSTONES, sizeof *x);
 }
 /* Sets the scope that frees objects of this thread from now on; NULL: none. Returns the previous
  * one. Does nothing if objects have no records. */

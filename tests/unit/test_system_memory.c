@@ -247,6 +247,80 @@ static void kept_blocks_of_a_thread_that_ends(void **state)
     assert_int_equal(fxi_live_allocations(), live);
 }
 
+/* ---- blocks that wait before they are used again: handles -------------------------------------
+ */
+
+enum { WAIT = 8, LATE_BLOCK = FXI_SPARE_LATE_BYTES - 8 };
+
+static void free_late(int i)
+{
+    fxi_spare_free_late(blocks[i], WAIT, LATE_BLOCK);
+}
+
+static void allocate_late(int i)
+{
+    blocks[i] = fxi_spare_malloc_late(LATE_BLOCK, WAIT);
+    assert_non_null(blocks[i]);
+    memset(blocks[i], i & 0xff, LATE_BLOCK);
+}
+
+/* The WAIT blocks that were freed last keep their bytes and are not given out. */
+static void freed_handles_wait(void **state)
+{
+    (void)state;
+    const int64_t live = fxi_live_allocations(), held = fxi_memory_held_here();
+    for (int i = 0; i < 2 * WAIT; i++)
+        allocate_late(i);
+    assert_int_equal(fxi_live_allocations(), live + 2 * WAIT);
+    assert_int_equal(fxi_memory_held_here(), held + 2 * WAIT * FXI_SPARE_LATE_BYTES);
+    for (int i = 0; i < 2 * WAIT; i++)
+        free_late(i);
+    assert_int_equal(fxi_live_allocations(), live);
+    assert_int_equal(fxi_memory_held_here(), held);
+    for (int i = 2 * WAIT; i < 5 * WAIT; i++)
+        allocate_late(i);
+    for (int i = WAIT; i < 2 * WAIT; i++) {
+        for (int k = 2 * WAIT; k < 5 * WAIT; k++)
+            assert_ptr_not_equal(blocks[k], blocks[i]);
+        assert_int_equal(*(unsigned char *)blocks[i], i);
+        assert_int_equal(((unsigned char *)blocks[i])[LATE_BLOCK - 1], i);
+    }
+    for (int i = 2 * WAIT; i < 5 * WAIT; i++) {
+        assert_int_equal(*(unsigned char *)blocks[i], i); /* no block twice */
+        free_late(i);
+    }
+    assert_int_equal(fxi_live_allocations(), live);
+    assert_int_equal(fxi_memory_held_here(), held);
+}
+
+static void *free_all_late(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < BLOCKS; i++)
+        free_late(i);
+    return NULL;
+}
+
+/* More blocks than the thread keeps. It ends, and so do those that wait. */
+static void waiting_handles_of_a_thread_that_ends(void **state)
+{
+    (void)state;
+    const int64_t live = fxi_live_allocations();
+    for (int round = 0; round < 2; round++) {
+        pthread_t thread;
+        for (int i = 0; i < BLOCKS; i++)
+            allocate_late(i);
+        assert_int_equal(fxi_live_allocations(), live + BLOCKS);
+        if (round == 0)
+            free_all_late(NULL);
+        else
+            assert_int_equal(pthread_create(&thread, NULL, free_all_late, NULL), 0);
+        if (round == 1)
+            assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(fxi_live_allocations(), live);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +331,8 @@ int main(void)
         cmocka_unit_test(limits_of_cgroups_count),
         cmocka_unit_test(kept_blocks_count_as_free),
         cmocka_unit_test(kept_blocks_of_a_thread_that_ends),
+        cmocka_unit_test(freed_handles_wait),
+        cmocka_unit_test(waiting_handles_of_a_thread_that_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
