@@ -29,7 +29,9 @@ enum { OPERANDS = 2 + FXI_RULE_STATES, NO_NUMBER = -1 };
 static bool uniform(const fxi_context *c, const fxi_item *it)
 {
     const fxi_node *x = fxi_array_ok(it->x) ? it->x->node : NULL;
-    if (!x || x->ndim == 0 || fxi_length(x->ndim, x->shape) == 0)
+    /* The sizes of copies are not checked again (node_copy.h). */
+    if (!x || x->ndim == 0 || fxi_length(x->ndim, x->shape) == 0 ||
+        !fxi_sizes_fit(FX_DTYPE_F64, x->ndim, x->shape))
         return false;
     for (int i = 0; i < fxi_item_operands(it); i++) {
         const fx_array *a = fxi_item_operand(it, i);
@@ -74,7 +76,7 @@ static void number_literals(const fxi_context *c, fxi_copied_rule *r, const fxi_
     for (int i = 0; i < l->n; i++) {
         const int number = l->at[i] ? add(c, r, l->at[i]->node) : NO_NUMBER;
         if (number != NO_NUMBER)
-            r->all[number - OPERANDS].literal = l->at[i]->node;
+            r->all[number - OPERANDS].shared = l->at[i]->node;
     }
 }
 
@@ -106,7 +108,7 @@ static int number_of(const fxi_context *c, fxi_copied_rule *r, fxi_node *n, int 
     if (number == NO_NUMBER)
         return NO_NUMBER;
     fxi_copied_node *e = &r->all[number - OPERANDS];
-    e->literal = NULL;
+    e->shared = NULL;
     e->op = n->op;
     e->dtype = n->dtype;
     e->nin = (uint8_t)n->nin;
@@ -151,40 +153,20 @@ static bool alike(const fxi_context *c, const fxi_item *it, const fxi_item *from
     return true;
 }
 
-/* Makes the node of an entry for the parameter x. `values`: the nodes by number. */
-static fxi_node *copy(fxi_context *c, const fxi_copied_node *e, const fxi_node *x,
-                      fxi_node *const *values)
-{
-    fxi_node *in[3];
-    for (int i = 0; i < e->nin; i++)
-        in[i] = values[e->in[i]];
-    fxi_node *n = fxi_node_new(c, (fx_op)e->op, (fx_dtype)e->dtype, e->whole ? x->ndim : 0,
-                               x->shape, e->whole ? x->device : NULL, &e->attr, e->nin, in);
-    if (n)
-        n->weak = e->weak;
-    return n;
-}
-
 /* Makes the nodes of the list, and sets those of the new values. */
 static fx_status copy_all(fxi_context *c, const fxi_copied_rule *r, fxi_item *it)
 {
     fxi_node *values[OPERANDS + FXI_COPIED_NODES], **made = values + OPERANDS;
-    int n = 0;
     for (int i = 0; i < fxi_item_operands(it); i++)
         values[i] = fxi_item_operand(it, i)->node;
-    for (; n < r->n; n++) {
-        const fxi_copied_node *e = &r->all[n];
-        made[n] = e->literal ? e->literal : copy(c, e, it->x->node, values);
-        if (!made[n])
-            break;
-    }
+    const int n = fxi_nodes_copy(c, r->n, r->all, it->x->node, OPERANDS, values);
     for (int k = 0; k <= it->leaf->states.n && n == r->n; k++)
         if (r->value[k] != NO_NUMBER) {
             it->nodes[k] = values[r->value[k]];
             fxi_node_retain(it->nodes[k]);
         }
     for (int i = 0; i < n; i++)
-        if (!r->all[i].literal)
+        if (!r->all[i].shared)
             fxi_node_release(made[i]);
     return n == r->n ? FX_OK : fxi_error_latest();
 }

@@ -4,6 +4,7 @@
 #ifndef CFLUX_UPDATE_ITEMS_H
 #define CFLUX_UPDATE_ITEMS_H
 
+#include "node_copy.h"
 #include "rules.h"
 
 struct fxi_context;
@@ -139,16 +140,8 @@ void fxi_note_rules(struct fxi_context *c, fxi_rule_run *run, const fxi_items *s
  * first of which is item i. Returns the number of items. 0: they differ from the recorded ones. */
 int64_t fxi_repeat_rules(struct fxi_context *c, fxi_items *s, int64_t i,
                          const fxi_literals *literals);
-/* A node of an application, from which those of further applications are made (copied_rule.c). */
-typedef struct fxi_copied_node {
-    struct fxi_node *literal; /* all applications share it; NULL: each has a node of its own */
-    uint8_t op, dtype, nin;
-    bool weak;
-    bool whole;    /* has the shape and device of the parameter; false: 0-d, on no device */
-    int16_t in[3]; /* numbers of the inputs */
-    fx_attr attr;
-} fxi_copied_node;
-/* Larger applications are not copied. Adam has 14 nodes and 8 literals, and a rule in
+/* The nodes of an application, from which those of further applications are made (copied_rule.c).
+ * Larger applications are not copied. Adam has 14 nodes and 8 literals, and a rule in
  * MixedPrecision after two others about 30. */
 enum { FXI_COPIED_NODES = 48 };
 typedef struct fxi_copied_rule {

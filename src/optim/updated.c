@@ -125,7 +125,8 @@ void *fx_updated(void *state, void *model, void *gradient)
     fx_array *no_guard = NULL;
     if (s.status == FX_OK)
         s.status = fxi_items_average(&s, &no_guard, -1);
-    fxi_literals c = {0};
+    fxi_literals c; /* not zeroed: it is large */
+    c.rule = NULL;
     fxi_checks norms = {0};
     fxi_copied_rule copied;
     copied.from = NULL;

@@ -15,6 +15,7 @@
 #include "counters.h"
 #include "error.h"
 #include "handle.h"
+#include "node_parts.h"
 #include "object.h"
 #include "tape.h"
 #include "system_memory.h"
@@ -441,7 +442,8 @@ void *fxi_object_alloc(const fx_type *type)
     return o;
 }
 
-fx_array *fxi_array_alloc(fxi_context *c)
+/* Inline in fxi_array_take, which every operation calls. */
+static inline __attribute__((always_inline)) fx_array *new_array(fxi_context *c)
 {
     fx_array *x = fxi_handle_alloc_array();
     if (!x)
@@ -450,6 +452,31 @@ fx_array *fxi_array_alloc(fxi_context *c)
     x->status = FX_OK;
     begin(c, &x->base, &fxi_array_type);
     return x;
+}
+
+fx_array *fxi_array_alloc(fxi_context *c)
+{
+    return new_array(c);
+}
+
+fx_array *fxi_array_take(fxi_node *n)
+{
+    if (!n)
+        return fx_error_array(fxi_error_latest());
+    fxi_context *c = fxi_here();
+    fx_array *x = new_array(c);
+    if (!x) {
+        fxi_node_release(n);
+        return fx_error_array(FX_STATUS_MEMORY);
+    }
+    fxi_array_hold(c, x, n);
+    return x;
+}
+
+fx_array *fxi_array_of(fxi_node *n)
+{
+    fxi_node_retain(n);
+    return fxi_array_take(n);
 }
 
 static bool immortal(const fx_object *o)

@@ -13,6 +13,7 @@
 #include <cflux/backend.h>
 #include "counters.h"
 #include "error.h"
+#include "node_parts.h"
 #include "pool.h"
 #include "tape.h"
 
@@ -130,26 +131,9 @@ void fxi_data_free(fxi_data *d)
 
 /* ---- sinks ----------------------------------------------------------------------------------- */
 
-static void sink_add(fxi_context *c, fxi_node *n)
-{
-    n->prev = c->sinks.prev;
-    n->next = &c->sinks;
-    n->prev->next = n;
-    c->sinks.prev = n;
-}
-
-static void sink_remove(fxi_node *n)
-{
-    if (!n->next)
-        return;
-    n->prev->next = n->next;
-    n->next->prev = n->prev;
-    n->next = n->prev = NULL;
-}
-
 void fxi_sink_rest(fxi_context *c, fxi_node *n)
 {
-    sink_remove(n);
+    fxi_sink_remove(n);
     n->prev = c->resting.prev;
     n->next = &c->resting;
     n->prev->next = n;
@@ -174,7 +158,7 @@ void fxi_sinks_wake(fxi_context *c, uint64_t oldest)
 void fxi_sink_check(fxi_context *c, fxi_node *n)
 {
     if (!n->data && n->handles > 0 && n->consumers == 0 && !n->used && !n->next)
-        sink_add(c, n);
+        fxi_sink_add(c, n);
 }
 
 /* Input `in` has lost a pending consumer. If it has no other, it is a sink again. */
@@ -183,7 +167,7 @@ static void consumer_gone(fxi_context *c, fxi_node *in)
     if (in->data || in->owner != c->id)
         return;
     if (--in->consumers == 0 && in->handles > 0 && !in->next && !in->used)
-        sink_add(c, in);
+        fxi_sink_add(c, in);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -268,35 +252,16 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
         fx_fail(FX_STATUS_MEMORY, fxi_ops[op].name, "no memory for a node");
         return NULL;
     }
-    /* Each of at most 80 bytes, because gcc 12 makes `rep stos` of more, which takes longer than
-     * everything else here. */
-    memset(&n->data, 0, offsetof(fxi_node, inl) - offsetof(fxi_node, data));
-    memset(&n->tape, 0, sizeof *n - offsetof(fxi_node, tape));
-    n->refs = 1;
-    n->op = (uint8_t)op;
-    n->dtype = (uint8_t)dtype;
-    n->ndim = (uint8_t)ndim;
-    n->nin = nin;
-    n->owner = c->id;
-    n->seq = c->seq++;
-    n->device = device;
     fxi_node **const inputs = list ? list : n->inl;
-    n->in = inputs;
+    fxi_node_begin(c, n, op, dtype, ndim, device, nin, inputs);
     for (int i = 0; i < ndim; i++)
         n->shape[i] = shape[i];
     if (attr)
         n->attr = *attr;
     else
         memset(&n->attr, 0, sizeof n->attr);
-    for (int i = 0; i < nin; i++) {
-        fxi_node *x = in[i];
-        inputs[i] = x;
-        fxi_node_retain(x);
-        if (!x->data && x->consumers++ == 0)
-            sink_remove(x);
-    }
-    c->created++;
-    fxi_nodes_here++;
+    for (int i = 0; i < nin; i++)
+        fxi_node_capture(in[i], &inputs[i]);
     if (__builtin_expect(c->tape != NULL, 0))
         fxi_tape_note(c, n);
     return n;
@@ -320,7 +285,7 @@ static inline void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
         if (pending)
             consumer_gone(c, in);
         if (drop_ref(in)) {
-            sink_remove(in);
+            fxi_sink_remove(in);
             in->next = *dying;
             *dying = in;
         }
@@ -366,7 +331,7 @@ void fxi_node_release(fxi_node *n)
 {
     if (!drop_ref(n))
         return;
-    sink_remove(n);
+    fxi_sink_remove(n);
     n->next = NULL;
     bury(fxi_here(), n);
 }
@@ -374,7 +339,7 @@ void fxi_node_release(fxi_node *n)
 void fxi_node_settle(fxi_node *n, fxi_data *data)
 {
     fxi_context *c = fxi_here();
-    sink_remove(n);
+    fxi_sink_remove(n);
     for (int i = 0; i < n->nin; i++)
         if (!n->in[i]->data && n->in[i]->owner == c->id) {
             n->in[i]->consumers--;
@@ -443,47 +408,15 @@ fx_array *fx_error_array(fx_status status)
                              : (size_t)FX_STATUS_INTERNAL];
 }
 
-/* Binds the handle x to n; takes over the caller's reference. */
-static inline void hold(fxi_context *c, fx_array *x, fxi_node *n)
-{
-    x->node = n;
-    if (n->data) {
-        __atomic_fetch_add(&n->handles, 1, __ATOMIC_RELAXED);
-        return;
-    }
-    if (n->handles++ == 0 && n->consumers == 0 && !n->used && !n->ghost)
-        sink_add(c, n);
-}
-
-fx_array *fxi_array_of(fxi_node *n)
-{
-    fxi_node_retain(n);
-    return fxi_array_take(n);
-}
-
-fx_array *fxi_array_take(fxi_node *n)
-{
-    if (!n)
-        return fx_error_array(fxi_error_latest());
-    fxi_context *c = fxi_here();
-    fx_array *x = fxi_array_alloc(c);
-    if (!x) {
-        fxi_node_release(n);
-        return fx_error_array(FX_STATUS_MEMORY);
-    }
-    hold(c, x, n);
-    return x;
-}
-
 void fxi_array_rebind(fx_array *x, fxi_node *n)
 {
     fxi_node *old = x->node;
     fxi_node_retain(n);
-    hold(fxi_here(), x, n);
+    fxi_array_hold(fxi_here(), x, n);
     /* An earlier value of x, which a copy of the model kept, is current again. */
     if (__atomic_load_n(&n->rebound, __ATOMIC_RELAXED) == x)
         __atomic_store_n(&n->rebound, NULL, __ATOMIC_RELAXED);
     if (__atomic_sub_fetch(&old->handles, 1, __ATOMIC_ACQ_REL) == 0 && !old->data)
-        sink_remove(old);
+        fxi_sink_remove(old);
     fxi_node_release(old);
 }
