@@ -54,7 +54,8 @@ typedef struct sweep {
     } * foreign; /* entries of nodes of other threads: wanted values and the result */
     int32_t nforeign, foreign_capacity;
     uint32_t mark;
-    bool inner; /* called by fxi_pullback_to */
+    fxi_scope *scope; /* of the handles that rules make; NULL: it is not open, or has no memory */
+    bool inner;       /* called by fxi_pullback_to */
     fx_status status;
 } sweep;
 
@@ -82,7 +83,7 @@ static int32_t number_of(const sweep *s, const fxi_node *n)
 
 static int32_t enter(sweep *s, fxi_node *n)
 {
-    if (!fxi_grow(&s->entries, &s->capacity, s->n + 1, sizeof *s->entries))
+    if (s->n == s->capacity && !fxi_grow(&s->entries, &s->capacity, s->n + 1, sizeof *s->entries))
         return -1;
     if (!mine(s, n)) {
         if (!fxi_grow(&s->foreign, &s->foreign_capacity, s->nforeign + 1, sizeof *s->foreign))
@@ -163,7 +164,8 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
             continue;
         }
         const int32_t e = known >= 0 ? known : enter(s, in);
-        if (e < 0 || !fxi_grow(&s->stack, &s->stack_capacity, depth + 1, sizeof *s->stack))
+        if (e < 0 || (depth == s->stack_capacity &&
+                      !fxi_grow(&s->stack, &s->stack_capacity, depth + 1, sizeof *s->stack)))
             return out_of_memory();
         s->entries[e].walked = true;
         s->stack[depth++] = (struct walk_frame){e, 0};
@@ -196,12 +198,12 @@ static fx_array *fitted(const fxi_context *c, fx_array *g, const fxi_node *n)
 
 /* x̄ ← x̄ + g: the gradient of a value with several readers is the sum of their contributions (the
  * chain rule of several variables). */
-static void add(entry *e, fx_array *g)
+static void add(const sweep *s, entry *e, fx_array *g)
 {
-    fx_array *sum = e->gradient ? fx_add(e->gradient, g) : g;
-    fxi_retain(sum);
-    fx_release(e->gradient);
-    e->gradient = sum;
+    fx_array *old = e->gradient, *sum = old ? fx_add(old, g) : g;
+    e->gradient = fxi_scope_take(s->scope, sum);
+    if (old)
+        fxi_scope_give(s->scope, old); /* the rule may have contributed it to another value too */
 }
 
 /* ---- contributions of slices ----------------------------------------------------------------- */
@@ -260,7 +262,7 @@ static fx_array *join_pads(entry *e, fx_array **pieces)
     return taken == 1 ? last : fxi_concat(axis, n, pieces);
 }
 
-static fx_status add_pads(entry *e)
+static fx_status add_pads(const sweep *s, entry *e)
 {
     if (e->npads == 0)
         return FX_OK;
@@ -270,7 +272,7 @@ static fx_status add_pads(entry *e)
         return out_of_memory();
     qsort(e->pads, (size_t)e->npads, sizeof *e->pads, by_start);
     while (e->npads > 0)
-        add(e, join_pads(e, pieces));
+        add(s, e, join_pads(e, pieces));
     fxi_free(pieces);
     return fx_array_status(e->gradient);
 }
@@ -285,7 +287,7 @@ static void contribute(sweep *s, entry *e, fx_array *g)
         return;
     }
     if (!zero_pad(g, e)) {
-        add(e, g);
+        add(s, e, g);
         s->status = fx_array_status(e->gradient);
     } else if (fxi_grow(&e->pads, &e->pad_capacity, e->npads + 1, sizeof *e->pads)) {
         fxi_retain(g);
@@ -358,7 +360,7 @@ static fx_array *result_of(sweep *s, fx_array *x)
     entry *e = entry_of(s, x->node);
     if (!fxi_is_float(x->node->dtype))
         return NULL;
-    if (e && add_pads(e) != FX_OK)
+    if (e && add_pads(s, e) != FX_OK)
         return fx_error_array(FX_STATUS_MEMORY);
     if (e && e->gradient)
         return fxi_array_of(e->gradient->node);
@@ -445,14 +447,16 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
     if (root)
         contribute(s, root, gy);
     const int scope = fxi_scope_open(FXI_SCOPE_QUIET, NULL, 0);
+    s->scope = s->c->virtual_scopes ? NULL : s->c->scope;
     for (int32_t i = s->norder - 1; i >= 0 && s->status == FX_OK; i--) {
         entry *e = &s->entries[s->order[i]];
-        s->status = add_pads(e);
+        s->status = add_pads(s, e);
         if (s->status != FX_OK || !e->leads || !e->gradient || e->start || !passes(s, e->node))
             continue;
         apply_rule(s, e);
         fxi_scope_empty(scope);
     }
+    s->scope = NULL;
     fxi_scope_close(scope);
     return s->status;
 }
@@ -471,10 +475,13 @@ static fx_status pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, 
             status = fx_array_status(out_gradients[i]);
     }
     for (int32_t i = 0; i < s.n; i++) {
-        fx_release(s.entries[i].gradient);
-        for (int32_t k = 0; k < s.entries[i].npads; k++)
-            fx_release(s.entries[i].pads[k]);
-        fxi_free(s.entries[i].pads);
+        const entry *e = &s.entries[i];
+        if (e->gradient)
+            fx_release(e->gradient);
+        for (int32_t k = 0; k < e->npads; k++)
+            fx_release(e->pads[k]);
+        if (e->pads)
+            fxi_free(e->pads);
     }
     fxi_free(s.entries);
     fxi_free(s.order);

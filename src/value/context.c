@@ -526,6 +526,24 @@ void *fxi_retain(void *object)
     return object;
 }
 
+void *fxi_scope_take(fxi_scope *from, void *object)
+{
+    fx_object *o = object;
+    if (!from || o->fxi_scope != from)
+        return fxi_retain(o);
+    unlink_object(o);
+    return o;
+}
+
+void fxi_scope_give(fxi_scope *to, void *object)
+{
+    fx_object *o = object;
+    if (to && !o->fxi_scope && !immortal(o))
+        link_object(to, o);
+    else
+        fx_release(o);
+}
+
 static void release_list(fx_list *list)
 {
     for (int64_t i = 0; i < list->n; i++) {

@@ -106,6 +106,12 @@ static inline fxi_context *fxi_here(void)
  * each. */
 void fxi_scope_empty(int depth);
 
+/* Takes over the reference of the scope to an object that it owns; else (also if `from` is NULL)
+ * adds one. fxi_scope_give returns a reference to a scope, or releases it. An object of the calling
+ * thread that is taken and given needs no atomic operation. */
+void *fxi_scope_take(fxi_scope *from, void *object);
+void fxi_scope_give(fxi_scope *to, void *object);
+
 /* Call this after an evaluation; it counts as `weight` evaluations. Sends one warning in the life
  * of the process if many evaluations in one scope have each left more objects there than any
  * before: probably a loop whose body opens no scope. */
