@@ -113,8 +113,7 @@ static bool applies(const fxi_planner *how, const fx_step *m, uint8_t op, const 
     if (op == FX_OP_ADD || (op == FX_OP_MUL && number))
         return true;
     return (op == FX_OP_SUB || op == FX_OP_MUL || op == FX_OP_DIV) && m->cls == FX_CLASS_CONV &&
-           how->channel_values &&
-           (number || !fxi_is_dense(operand->ndim, operand->shape, operand->stride));
+           how->is_cpu && (number || !fxi_is_dense(operand->ndim, operand->shape, operand->stride));
 }
 
 /* May instruction k of E, which reads register r, be in M's epilogue? All types must equal the type
@@ -373,7 +372,7 @@ bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p)
     survey s = {0};
     bool ok = survey_steps(p, &s), any = false;
     for (int32_t e = 0; e < p->nsteps && ok; e++) {
-        chain c;
+        chain c = {0};
         const int32_t m = find_product(how, p, &s, e, &c);
         ok = m < 0 || fuse(p, &s, m, e, &c);
         any |= m >= 0;

@@ -12,10 +12,6 @@
 
 #include <string.h>
 
-/* Bytes. A cache line, and the widest vector register (AVX-512): no value shares a line with
- * another. */
-enum { ALIGN = 64 };
-
 typedef struct gap {
     int64_t offset, bytes;
 } gap;
@@ -29,7 +25,7 @@ typedef struct arena {
 /* Sizes are rounded too, so that every offset stays aligned. */
 static int64_t rounded(int64_t bytes)
 {
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return (bytes + FXI_ARENA_ALIGN - 1) / FXI_ARENA_ALIGN * FXI_ARENA_ALIGN;
 }
 
 /* Takes bytes from the smallest gap that holds them, or extends the arena. */
@@ -96,13 +92,14 @@ static bool give(arena *a, int64_t offset, int64_t bytes)
 
 /* An input of step i whose bytes its output may take over, since no later step reads it; −1: none.
  */
-static int32_t inheritable(const fxi_plan *p, int32_t i)
+static int32_t inheritable(const fxi_plan *p, int32_t i, const fxi_inside *inside)
 {
     const fx_step *s = &p->steps[i];
     /* The first that fits: all have the size of the output, so none is better. */
     for (int k = 0; k < s->nin; k++) {
         const int32_t v = s->in_value[k];
         if (p->values[v].kind == FXI_VALUE_ARENA && p->values[v].last == i &&
+            !(inside && inside[v].value >= 0) &&
             fxi_reads(p, s, v, s->out_value) == FXI_READS_IN_PLACE)
             return v;
     }
@@ -130,39 +127,73 @@ static bool deaths(const fxi_plan *p, int32_t **out_head, int32_t **out_next)
     return true;
 }
 
-bool fxi_plan_place(fxi_plan *p)
+/* Gives output v of step i its offset, and returns the value whose bytes it takes over; −1: none.
+ * A concatenation's output gets its bytes together with the first value that is inside it. */
+static int32_t place_output(fxi_plan *p, arena *a, int32_t i, int32_t v, const fxi_inside *inside)
 {
-    int32_t *head = NULL, *next = NULL;
+    fxi_value *out = &p->values[v];
+    const bool is_inside = inside && inside[v].value >= 0;
+    fxi_value *whole = is_inside ? &p->values[inside[v].value] : out;
+    if (out->kind != FXI_VALUE_ARENA)
+        return -1;
+    const int32_t inherited =
+        !is_inside && v == p->steps[i].out_value ? inheritable(p, i, inside) : -1;
+    if (inherited >= 0)
+        out->offset = p->values[inherited].offset;
+    else if (whole->offset < 0)
+        whole->offset = take(a, rounded(whole->bytes));
+    if (is_inside)
+        out->offset = whole->offset + inside[v].skip;
+    return inherited;
+}
+
+/* Gives all values their offsets. *out_bytes: the size of the arena. False if an allocation fails.
+ */
+static bool place_all(fxi_plan *p, const int32_t *head, const int32_t *next,
+                      const fxi_inside *inside, int64_t *out_bytes)
+{
     arena a = {0};
-    bool ok = deaths(p, &head, &next);
+    bool ok = true;
+    for (int32_t v = 0; v < p->nvalues; v++)
+        p->values[v].offset = p->values[v].kind == FXI_VALUE_ARENA ? -1 : p->values[v].offset;
     for (int32_t i = 0; i < p->nsteps && ok; i++) {
-        fxi_value *out = &p->values[fx_step_output(&p->steps[i], 0)];
+        const fx_step *s = &p->steps[i];
         int32_t inherited = -1;
-        if (out->kind == FXI_VALUE_ARENA) {
-            inherited = inheritable(p, i);
-            out->offset =
-                inherited >= 0 ? p->values[inherited].offset : take(&a, rounded(out->bytes));
+        for (int32_t k = 0; k < fx_step_outputs(s); k++) {
+            const int32_t from = place_output(p, &a, i, fx_step_output(s, k), inside);
+            inherited = k == 0 ? from : inherited;
         }
-        for (int32_t k = 1; k < fx_step_outputs(&p->steps[i]); k++) {
-            fxi_value *more = &p->values[fx_step_output(&p->steps[i], k)];
-            if (more->kind == FXI_VALUE_ARENA)
-                more->offset = take(&a, rounded(more->bytes));
-        }
-        if (p->steps[i].work_bytes > 0) {
-            fxi_value *work = &p->values[p->steps[i].work_value];
-            work->offset = take(&a, rounded(work->bytes));
-        }
+        if (s->work_bytes > 0)
+            p->values[s->work_value].offset = take(&a, rounded(p->values[s->work_value].bytes));
         /* After all outputs and the work space: a step must not write over an operand that it still
          * reads. */
         for (int32_t v = head[i]; v >= 0 && ok; v = next[v])
-            if (v != inherited)
+            if (v != inherited && !(inside && inside[v].value >= 0))
                 ok = give(&a, p->values[v].offset, rounded(p->values[v].bytes));
     }
+    *out_bytes = a.end;
+    fxi_free(a.gaps);
+    return ok;
+}
+
+bool fxi_plan_place(fxi_plan *p, bool joins)
+{
+    int32_t *head = NULL, *next = NULL;
+    fxi_inside *inside = joins ? fxi_malloc(((size_t)p->nvalues + 1) * sizeof *inside) : NULL;
+    int64_t bytes = 0, least = INT64_MAX;
+    bool ok = deaths(p, &head, &next) && (inside || !joins);
+    const bool any = ok && joins && fxi_find_inside(p, inside);
+    /* The output of a concatenation is kept from the first value that is inside it. If that makes
+     * the arena larger, values are copied. */
+    if (any)
+        ok = place_all(p, head, next, NULL, &least) && place_all(p, head, next, inside, &bytes);
+    if (ok && (!any || bytes > least))
+        ok = place_all(p, head, next, NULL, &bytes);
     /* Literals and streams are at the end of the arena: no step writes there, and one write fills
      * both. */
-    p->literals_offset = a.end;
-    p->arena_bytes = a.end + rounded(p->literals_bytes);
-    fxi_free(a.gaps);
+    p->literals_offset = bytes;
+    p->arena_bytes = bytes + rounded(p->literals_bytes);
+    fxi_free(inside);
     fxi_free(head);
     fxi_free(next);
     return ok;

@@ -280,7 +280,7 @@ static bool improve(fxi_builder *b)
     const bool fuses = b->how->fuses, own_memory = fuses && b->how->own_memory;
     if (fuses)
         fxi_merge_attention(b->how, p);
-    if (fuses && b->how->pads && !fxi_merge_pads(p))
+    if (fuses && b->how->is_cpu && !fxi_merge_pads(p))
         return false;
     return (!own_memory || fxi_compute_again(b->how, p)) && (!fuses || fxi_run_early(p)) &&
            fxi_donate(b) && (!fuses || fxi_merge_foreach(p)) &&
@@ -300,7 +300,7 @@ static bool place(fxi_builder *b)
     fxi_account(p, b->g);
     p->nstreams = b->g->nstreams;
     p->literals_bytes = b->how->own_memory ? fxi_plan_literals_bytes(p) : 0;
-    return fxi_plan_place(p) && fxi_list_sites(p);
+    return fxi_plan_place(p, b->how->is_cpu) && fxi_list_sites(p);
 }
 
 static fx_status build(fxi_builder *b, bool *out_refused)

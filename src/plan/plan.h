@@ -149,8 +149,22 @@ fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size);
 typedef enum fxi_reading { FXI_READS_NOT, FXI_READS_IN_PLACE, FXI_READS_OTHERWISE } fxi_reading;
 fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_t out);
 
-/* Gives every arena value its offset (place.c). Returns false if an allocation fails. */
-bool fxi_plan_place(fxi_plan *p);
+/* Bytes. A cache line, and the widest vector register (AVX-512): no value shares a line with
+ * another, except values inside the output of a concatenation. */
+enum { FXI_ARENA_ALIGN = 64 };
+
+/* A value that is computed inside another one. */
+typedef struct fxi_inside {
+    int32_t value; /* the output of a concatenation; negative: it is inside none */
+    int64_t skip;  /* bytes from the beginning of that output */
+} fxi_inside;
+
+/* Fills in the entry of each value (inside.c), and says whether any value is inside another. */
+bool fxi_find_inside(const fxi_plan *p, fxi_inside *inside);
+
+/* Gives every arena value its offset (place.c). `joins`: operands of a concatenation may be
+ * computed inside its output. Returns false if an allocation fails. */
+bool fxi_plan_place(fxi_plan *p, bool joins);
 
 /* Lists the operands of the steps, which must be final (sites.c). Returns false if an allocation
  * fails. */

@@ -4,15 +4,16 @@
  * The check visits the steps in order and notes which value each memory holds: the bytes of the
  * arena, the buffers of leaves and the output buffers. A step may read a value if an earlier step
  * made it (or it is a leaf or a literal) and no step has written over any byte of it since. A step
- * may write over a value that it reads itself only element for element. Its work space is memory
- * that it writes before its outputs and that no other step reads. At the end the results must be
- * intact, in memory that outlives the run. The operands of attention must have the alignment that
- * its kernels load, and the outputs of a program must be different registers.
+ * may write over a value that it reads itself only element for element, or if it is a concatenation
+ * and the value is where it would be copied to. Its work space is memory that it writes before its
+ * outputs and that no other step reads. At the end the results must be intact, in memory that
+ * outlives the run. The operands of attention must have the alignment that its kernels load, and
+ * the outputs of a program must be different registers.
  *
- * The check shares no code with place.c, donate.c and in_place.c (except fxi_row_reads), so it
- * finds a mistake in these files. It uses only the tensors and offsets of the steps and the places
- * of the values. Debug builds check every plan. The time is linear in the operands, apart from the
- * insertion into the sorted list of values in the arena.
+ * The check shares no code with place.c, inside.c, donate.c and in_place.c (except fxi_row_reads),
+ * so it finds a mistake in these files. It uses only the tensors and offsets of the steps and the
+ * places of the values. Debug builds check every plan. The time is linear in the operands, apart
+ * from the insertion into the sorted list of values in the arena.
  */
 #include "plan.h"
 
@@ -358,6 +359,22 @@ static bool element_for_element(const checking *c, const fx_step *s, int k, int6
     return true;
 }
 
+/* Is operand k of a concatenation where the step would copy it to? */
+static bool is_joined_in_place(const checking *c, const fx_step *s, int k, int64_t start)
+{
+    const fx_tensor *t = &s->in[k], *out = &s->out;
+    int64_t at = start_of(c, s->in_value[k]) + s->in_offset[k] * size_of(t) - start;
+    if (s->op != FX_OP_CONCAT || !fxi_is_dense(t->ndim, t->shape, t->stride))
+        return false;
+    const int axis = fx_step_copy(s)->axis;
+    for (int d = 0; d < out->ndim; d++)
+        if (d > axis && out->shape[d] != 1)
+            return false;
+    for (int j = 0; j < k; j++)
+        at -= fx_tensor_length(&s->in[j]) * size_of(t);
+    return at == 0;
+}
+
 /* If step i writes over its own operand k: does it do so in place, element for element? */
 static bool check_own_write(const checking *c, int32_t i, int k)
 {
@@ -369,6 +386,8 @@ static bool check_own_write(const checking *c, int32_t i, int k)
     const range r = operand_range(s, k);
     if (from + r.low >= start + bytes || from + r.high <= start || r.low == r.high)
         return true; /* the bytes that it reads are not overwritten */
+    if (is_joined_in_place(c, s, k, start))
+        return true;
     /* Segments may run at the same time, so an operand may be overwritten only by an output of its
      * own segment. */
     const int32_t segments = fx_step_segments(s), per_segment = fx_step_outputs(s) / segments,

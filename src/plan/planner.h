@@ -16,10 +16,11 @@ typedef struct fxi_planner {
     int32_t buffers; /* the most buffers that a step may have (fx_step_buffers) */
     bool own_memory; /* the device has memory of its own: literals are written to it, and each step
                         that runs alone is at least one launch */
-    /* Epilogues of convolutions may also subtract, multiply by and divide by a number or a value of
-     * each output channel. Only the CPU: the plugin interface does not have these instructions. */
-    bool channel_values;
-    bool pads;   /* PAD steps may pad several axes (FXI_PAD_AXES). Only the CPU */
+    /* The device is the library's own CPU backend, whose steps can do more than the plugin
+     * interface allows: epilogues of convolutions may also subtract, multiply by and divide by a
+     * number or a value of each output channel; PAD steps may pad several axes (FXI_PAD_AXES); the
+     * operands of a CONCAT step may already be inside its output (inside.c). */
+    bool is_cpu;
     bool checks; /* the plan is checked (fxi_plan_check) */
     /* Extra bytes after the work space of each step, which no step may write. */
     int64_t work_guard;

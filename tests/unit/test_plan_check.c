@@ -182,6 +182,43 @@ static void another_order_is_overwritten(void **state)
     expect_sound(&d);
 }
 
+/* Two values of 16 Float32, made by steps 0 and 1, then their concatenation, which is read. */
+static void operands_inside_a_concatenation(void **state)
+{
+    (void)state;
+    draft d;
+    const fx_tensor f = vector_of(FX_DTYPE_F32, 16, 1), both = vector_of(FX_DTYPE_F32, 32, 1);
+    new_draft(&d);
+    a_leaf(&d, 0, 64);
+    in_arena(&d, 256, 64);
+    in_arena(&d, 320, 64);
+    in_arena(&d, 256, 128);
+    an_output(&d, 0, 128);
+    add_operand(add_step(&d, FX_OP_CUMSUM, 1, f), 0, 0, f);
+    add_operand(add_step(&d, FX_OP_CUMSUM, 2, f), 0, 0, f);
+    fx_step *s = add_step(&d, FX_OP_CONCAT, 3, both);
+    add_operand(s, 1, 0, f);
+    add_operand(s, 2, 0, f);
+    add_operand(add_step(&d, FX_OP_CUMSUM, 4, both), 3, 0, both);
+    add_result(&d, 4);
+    expect_sound(&d);
+    s->in_value[0] = 2; /* each where the other belongs */
+    s->in_value[1] = 1;
+    expect_wrong(&d,
+                 "step 2 (concat) writes value 3 over value 2, which it reads in another order");
+    s->in_value[0] = 1;
+    s->in_value[1] = 2;
+    s->in[1].stride[0] = -1;
+    s->in_offset[1] = 15;
+    expect_wrong(&d,
+                 "step 2 (concat) writes value 3 over value 2, which it reads in another order");
+    s->in[1].stride[0] = 1;
+    s->in_offset[1] = 0;
+    add_operand(&d.steps[3], 2, 0, f);
+    expect_wrong(&d,
+                 "step 3 (cumsum) reads value 2, over which step 2 (concat) has written value 3");
+}
+
 static void a_later_step_still_reads(void **state)
 {
     (void)state;
@@ -585,6 +622,7 @@ int main(void)
         cmocka_unit_test(in_place_is_right),
         cmocka_unit_test(a_partial_read_is_overwritten),
         cmocka_unit_test(another_order_is_overwritten),
+        cmocka_unit_test(operands_inside_a_concatenation),
         cmocka_unit_test(a_later_step_still_reads),
         cmocka_unit_test(only_what_overlaps_is_lost),
         cmocka_unit_test(outputs_of_a_step_overlap),

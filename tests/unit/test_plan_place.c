@@ -1,13 +1,15 @@
 /* test_plan_place.c: the arena reuses freed memory: a value gets the smallest gap that holds it,
- * and neighbouring gaps are merged.
+ * and neighbouring gaps are merged. The operands of a concatenation are computed inside its output.
  *
- * Plans are made by hand. Each step makes one value; an earlier value dies at the last step that
- * reads it. Steps are never run.
+ * The plans of the first part are made by hand. Each step makes one value; an earlier value dies at
+ * the last step that reads it. These steps are never run.
  */
 #include "semantics_check.h"
 
-#include "plan.h"
+#include "planning.h"
 #include <cflux/backend.h>
+
+#include <math.h>
 
 enum { MOST = 16 };
 
@@ -53,7 +55,7 @@ static void place(draft *d)
     for (int32_t v = 0; v < d->p.nvalues; v++)
         if (d->values[v].last >= d->p.nsteps)
             d->values[v].last = d->p.nsteps - 1;
-    assert_true(fxi_plan_place(&d->p));
+    assert_true(fxi_plan_place(&d->p, true));
 }
 
 /* a 256, b 64, c 128, d 64; then a and c die. */
@@ -153,12 +155,160 @@ static void work_space_lives_for_its_step(void **state)
     assert_int_equal(d.p.arena_bytes, 128 + 256);
 }
 
+/* ---- concatenations -------------------------------------------------------------------------- */
+
+static fxi_plan *plan_of(fx_array *x)
+{
+    fxi_graph g = {0};
+    const fxi_root root = {x->node, NULL};
+    fxi_plan *p;
+    assert_int_equal(fxi_graph_of(fxi_here(), &g, 1, &root), FX_OK);
+    assert_int_equal(fxi_plan_new(&g, &p), FX_OK);
+    fxi_graph_free(&g);
+    return p;
+}
+
+/* Bit k: operand k, counted over all concatenations, is inside the output of its step. Also checks
+ * the plan. */
+static int inside(fx_array *x)
+{
+    fxi_plan *p = plan_of(x);
+    int bits = 0, k = 0;
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        const fx_step *s = &p->steps[i];
+        if (s->op != FX_OP_CONCAT || p->values[s->out_value].kind != FXI_VALUE_ARENA)
+            continue;
+        const fxi_value *out = &p->values[s->out_value];
+        for (int j = 0; j < s->nin; j++, k++) {
+            const fxi_value *v = &p->values[s->in_value[j]];
+            bits |= (v->kind == FXI_VALUE_ARENA && v->offset >= out->offset &&
+                     v->offset + v->bytes <= out->offset + out->bytes)
+                    << k;
+        }
+    }
+    char why[200];
+    if (fxi_plan_check(p, why, sizeof why) != FX_OK)
+        fail_msg("%s", why);
+    fxi_plan_release(p);
+    return bits;
+}
+
+static fx_array *numbers(int64_t from, int64_t n)
+{
+    fx_array *x = fx_range((double)from, 1, n);
+    assert_int_equal(fx_eval(x), FX_OK);
+    return x;
+}
+
+/* A scan is a step of its own, so its result is a value. */
+static fx_array *scan(int64_t from, int64_t n)
+{
+    return fx_cumsum(numbers(from, n), 0);
+}
+
+/* A value of the arena, not a result. */
+static fx_array *read(fx_array *x)
+{
+    return fx_cumsum(x, 0);
+}
+
+static void operands_are_inside(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    assert_int_equal(inside(read(fx_concat(0, scan(1, 16), scan(2, 32), scan(3, 7)))), 7);
+    /* A leaf is copied. */
+    assert_int_equal(inside(read(fx_concat(0, scan(1, 16), numbers(1, 32), scan(2, 7)))), 5);
+    /* So is what would begin at byte 40. */
+    assert_int_equal(inside(read(fx_concat(0, scan(1, 10), scan(2, 32)))), 1);
+    /* And a value that is several operands. */
+    fx_array *x = scan(1, 16);
+    assert_int_equal(inside(read(fx_concat(0, x, scan(2, 16), x, x))), 2);
+    /* The columns of a matrix are neighbours; its rows are not. */
+    fx_array *m = fx_cumsum(fx_reshape(numbers(1, 32), 16, 2), 0);
+    fx_array *n = fx_cumsum(fx_reshape(numbers(2, 32), 16, 2), 0);
+    assert_int_equal(inside(read(fx_concat(1, m, n))), 3);
+    assert_int_equal(inside(read(fx_concat(0, m, n))), 0);
+    /* A result has memory of its own. */
+    assert_int_equal(inside(fx_concat(0, scan(1, 16), scan(2, 32))), 0);
+}
+
+static void a_value_that_is_read_later_is_copied(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = scan(1, 16), *y = scan(2, 16);
+    fx_array *joined = read(fx_concat(0, x, y));
+    assert_int_equal(inside(fx_add(joined, fx_concat(0, read(x), scan(3, 16)))), 2 | 4 | 8);
+}
+
+/* A concatenation inside another has none inside itself, whatever the length of the chain. */
+static void concatenations_of_concatenations(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = scan(1, 16);
+    assert_int_equal(inside(read(fx_concat(0, fx_concat(0, x, scan(2, 16)), scan(3, 16)))), 4 | 8);
+    for (int k = 0; k < 500; k++)
+        x = fx_concat(0, x, scan(1, 16));
+    inside(read(x));
+    /* cumsum(1 … 16) adds up to 816. */
+    assert_true(fx_item(fx_sum(x)) == 501 * 816);
+}
+
+static void the_values_are_right(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { N = 48 + 4096 + 7 };
+    fx_array *y = read(fx_concat(0, scan(1, 48), scan(2, 4096), scan(3, 7)));
+    float got[N];
+    double want = 0;
+    assert_int_equal(fx_read_into(y, got, sizeof got), FX_OK);
+    for (int64_t i = 0; i < N; i++) {
+        const int64_t start = i < 48          ? 0
+                              : i < 48 + 4096 ? 48
+                                              : 48 + 4096,
+                      n = i - start + 1,
+                      from = start == 0    ? 1
+                             : start == 48 ? 2
+                                           : 3;
+        want += (double)(n * from + n * (n - 1) / 2);
+        assert_true(fabs(got[i] - want) <= 1e-6 * want);
+    }
+}
+
+/* The output would be kept from the first small operand on, beside large values. */
+static void the_arena_never_grows(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { LARGE = 1 << 16 };
+    fx_array *small = scan(1, 16), *x = fx_cumsum(fx_mul(numbers(0, LARGE), fx_sum(small)), 0);
+    for (int k = 0; k < 5; k++)
+        x = fx_cumsum(x, 0);
+    fx_array *whole = read(fx_concat(0, small, x));
+    assert_int_equal(inside(whole), 0);
+    fxi_plan *p = plan_of(whole);
+    assert_true(p->arena_bytes <= 2 * LARGE * 4 + 256);
+    fxi_plan_release(p);
+    /* Without the others, nothing is kept for longer. */
+    assert_int_equal(inside(read(fx_concat(0, scan(2, 16), scan(0, LARGE)))), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_smallest_gap_is_taken),     TEST(a_gap_is_divided),
-        TEST(gaps_that_meet_are_one),        TEST(the_end_grows),
+        TEST(the_smallest_gap_is_taken),
+        TEST(a_gap_is_divided),
+        TEST(gaps_that_meet_are_one),
+        TEST(the_end_grows),
         TEST(work_space_lives_for_its_step),
+        TEST(operands_are_inside),
+        TEST(a_value_that_is_read_later_is_copied),
+        TEST(concatenations_of_concatenations),
+        TEST(the_values_are_right),
+        TEST(the_arena_never_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
