@@ -117,6 +117,14 @@ FX_API fx_array *fx_dist_gather(fx_dist *d, fx_array *x);
 /* Returns when all members have called it. */
 FX_API fx_status fx_dist_barrier(fx_dist *d);
 
+/* For benchmarks: the mean number of seconds of `runs` calls of the MPI library's own functions,
+ * with n Float32 in host memory. fx_dist_time_sum: MPI_Allreduce of a sum. fx_dist_time_link:
+ * MPI_Sendrecv, a message to the next rank while one of the previous rank arrives. All members must
+ * call them, with equal arguments; they have no time limit. NaN on failure: FX_STATUS_ARGUMENT for
+ * NULL, n < 1, n > 2^27 or runs < 1; FX_STATUS_UNSUPPORTED with one member. */
+FX_API double fx_dist_time_sum(fx_dist *d, int64_t n, int64_t runs);
+FX_API double fx_dist_time_link(fx_dist *d, int64_t n, int64_t runs);
+
 /* This member's part of the observations, as a view (fx_obsview). Each observation is in exactly
  * one part, and the sizes of the parts differ by at most one. DistributedDataContainer. */
 FX_API void *fx_dist_data(fx_dist *d, void *data);

@@ -13,8 +13,9 @@
 
 /* ---- what an operation is -------------------------------------------------------------------- */
 
-enum { NO_STEP = -1 }; /* a kind */
+enum { NO_STEP = -1, MEASUREMENT = -2 }; /* kinds */
 const fxi_dist_header fxi_dist_no_step = {.kind = NO_STEP};
+const fxi_dist_header fxi_dist_measurement = {.kind = MEASUREMENT};
 
 fxi_dist_header fxi_dist_header_of(const fx_step *step)
 {
@@ -45,6 +46,10 @@ void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size)
                                                        [FX_REDUCE_MEAN] = " (mean)"};
     if (h->kind == NO_STEP) { /* a refusal has this header too, but its reason is shown instead */
         snprintf(text, size, "fx_dist_init(FX_NCCL)");
+        return;
+    }
+    if (h->kind == MEASUREMENT) {
+        snprintf(text, size, "a measurement");
         return;
     }
     int n = snprintf(text, size, "%s%s of ", kinds[h->kind],

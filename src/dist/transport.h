@@ -91,6 +91,10 @@ typedef struct fxi_transport {
      * come to the operation; it has no time limit. */
     fx_status (*run_on_devices)(const fxi_transport_group *group, const fxi_transport_call *call,
                                 char *why, size_t size);
+    /* Times `runs` calls of the library's own function for this operation, or if `link` of its
+     * function for messages: `in` to the next rank, `out` from the previous one. No time limit. */
+    fx_status (*measure)(const fxi_transport_group *group, const fxi_transport_call *call,
+                         bool link, int64_t runs, double *out_seconds, char *why, size_t size);
 } fxi_transport;
 
 /* The state of a connection. */

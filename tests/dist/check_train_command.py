@@ -8,6 +8,7 @@ Usage: check_train_command.py build-folder
 """
 import array
 import json
+import math
 import os
 import random
 import re
@@ -100,8 +101,13 @@ def check(name, run):
     print(f"{name}, batch norm: {worst:.1e} from the model of one process")
     bench = subprocess.run([*run.start, "-n", "2", run.cflux, "bench", "allreduce", "--seconds", "0.001", "--json"],
                            text=True, capture_output=True, timeout=100, env=run.environment)
-    rows = json.loads(bench.stdout)["rows"]
-    if rows[0]["bytes"] != 4 or not all(r["bus_bandwidth"] > 0 for r in rows):
+    told = json.loads(bench.stdout)
+    rows, link = told["rows"], told["link_bandwidth"]
+    # With 2 processes each of them sends and receives as many bytes as the array has.
+    if rows[0]["bytes"] != 4 or link <= 0 or not all(
+            r["bus_bandwidth"] > 0 and r["mpi_seconds"] >= r["mpi_least_seconds"] > 0 and
+            math.isclose(r["mpi_bus_bandwidth"], r["bytes"] / r["mpi_seconds"] * 1e-9, rel_tol=1e-6) and
+            math.isclose(r["bound_seconds"], r["bytes"] / link * 1e-9, rel_tol=1e-6) for r in rows):
         sys.exit(f"{name}, bench: {bench.stdout}{bench.stderr}")
     # 4 processes, then 2, then one.
     for n, epochs in ((4, 2), (2, 4), (0, 6)):

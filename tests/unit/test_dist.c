@@ -856,6 +856,10 @@ static void a_group_of_one_is_free(void **state)
     assert_int_equal(fx_dist_barrier(d), FX_OK);
     assert_true(fx_is_error(fx_dist_bcast(d, x, 1)));
     assert_non_null(strstr(fx_error_take().message, "the root is 1, expected a rank below 1"));
+    assert_true(isnan(fx_dist_time_sum(d, 4, 1)) && isnan(fx_dist_time_link(d, 4, 1)));
+    assert_non_null(strstr(fx_error_take().message, "dist_time_sum: one process moves no data"));
+    assert_true(isnan(fx_dist_time_sum(d, 0, 1)) && isnan(fx_dist_time_link(NULL, 1, 1)));
+    assert_non_null(strstr(fx_error_take().message, "1 runs with 0 elements, expected at least 1"));
     char text[200];
     fx_show_text(fx_dist_optimiser(d, fx_adam(0.1)), text, sizeof text);
     assert_string_equal(text,

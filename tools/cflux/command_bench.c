@@ -270,7 +270,8 @@ const command command_bench = {
     .about = "Times a copy in memory, a matrix product and three networks: predictions, and "
              "training steps with Adam, with the data in memory. Each figure is the median of 11 "
              "samples. With --model it times only that model. With allreduce it times sums over "
-             "the processes that cflux launch or mpirun started, and prints the bus bandwidth.",
+             "the processes that cflux launch or mpirun started, by cflux and by MPI alone, and "
+             "prints the bus bandwidth and the bound that the links set.",
     .options = options,
     .run = run_bench,
 };

@@ -498,6 +498,31 @@ static fx_status run_on_devices(const fxi_transport_group *group, const fxi_tran
     return FX_STATUS_IO;
 }
 
+/* ---- times of the library itself ------------------------------------------------------------- */
+
+static fx_status measure(const fxi_transport_group *group, const fxi_transport_call *c, bool link,
+                         int64_t runs, double *out_seconds, char *why, size_t size)
+{
+    const int n = (int)c->count, next = (mpi.rank + 1) % mpi.size,
+              previous = (mpi.rank + mpi.size - 1) % mpi.size;
+    const MPI_Datatype type = type_of(c->dtype);
+    (void)group;
+    if (!may_call(why, size))
+        return FX_STATUS_STATE;
+    int code = MPI_Barrier(mpi.comm);
+    const double begin = MPI_Wtime();
+    for (int64_t i = 0; i < runs && code == MPI_SUCCESS; i++)
+        code = link ? MPI_Sendrecv(c->in, n, type, next, NOTICE, c->out, n, type, previous, NOTICE,
+                                   mpi.comm, MPI_STATUS_IGNORE)
+                    : MPI_Allreduce(c->in, c->out, n, type, op_of(c->fold, c->dtype), mpi.comm);
+    *out_seconds = (MPI_Wtime() - begin) / (double)runs;
+    if (code == MPI_SUCCESS)
+        return FX_OK;
+    mpi.broken = true;
+    fail(why, size, "MPI", code);
+    return FX_STATUS_IO;
+}
+
 /* ---- joining and leaving --------------------------------------------------------------------- */
 
 /* Waits until all ranks end. False if a rank has failed, because it would never take part. */
@@ -659,4 +684,5 @@ FX_PLUGIN_EXPORT(fxi_transport) = {.head = FXI_TRANSPORT_HEAD(CFLUX_MPI_NAME, "M
                                    .run = run,
                                    .shares = shares,
                                    .query_devices = query_devices,
-                                   .run_on_devices = run_on_devices};
+                                   .run_on_devices = run_on_devices,
+                                   .measure = measure};
