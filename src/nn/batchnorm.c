@@ -14,8 +14,9 @@
  * PyTorch. Running statistics are staged, not assigned: the update of the training step, or its
  * end, computes and commits them (after an error they are dropped), and they are not part of the
  * gradient. The second call in a training step starts from the values that the first one staged;
- * inference reads the handles. An empty batch does not change the running statistics: its mean is
- * NaN, and a NaN would stay in them forever. Sources: Ioffe, Szegedy, 2015; Ulyanov et al., 2016.
+ * inference reads the handles. An empty batch has no statistics: it does not change the running
+ * ones, and the gradients of γ and β are 0, as in PyTorch. A NaN would stay in them forever.
+ * Sources: Ioffe, Szegedy, 2015; Ulyanov et al., 2016.
  */
 #include "nn_layer.h"
 
@@ -124,11 +125,17 @@ static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, f
         moments_of_all(l, b, axes, centred, rest, variance);
         return;
     }
+    if (fx_length(b->x) == 0) {
+        static const int64_t ones[FX_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
+        *centred = b->x;
+        *variance = fxi_full(fx_eltype(b->x), 1, b->ndims, ones);
+        return;
+    }
     fx_array *mean = fx_mean(b->x, .dims = axes);
     *centred = fx_sub(b->x, mean);
     *rest = fx_mean_rest(b->x, .dims = axes);
     *variance = fx_var(b->x, .dims = axes, .corrected = false);
-    if (!b->training || !l->mean || b->per_channel == 0)
+    if (!b->training || !l->mean)
         return;
     const double n = (double)b->per_channel;
     b->next_mean = fx_keep(moved(l->mean, l->momentum, per_channel(b, mean), 1));

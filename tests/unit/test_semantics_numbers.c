@@ -573,6 +573,52 @@ static void an_empty_batch(void **state)
          0);
 }
 
+/* A training step on an empty batch changes no layer: all gradients are 0, as in PyTorch. */
+static void no_layer_changes_on_an_empty_batch(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(5);
+    fx_array *rows = fx_zeros(4, 0), *series = fx_zeros(4, 3, 0), *images = fx_zeros(5, 5, 4, 0);
+    const struct {
+        void *layer;
+        fx_array *x;
+    } rows_of[] = {
+        {fx_dense(4, 2), rows},
+        {fx_scale(4), rows},
+        {fx_batchnorm(4), rows},
+        {fx_batchnorm(4), images},
+        {fx_batchnorm(4, .track_stats = false), rows},
+        {fx_layernorm(4), rows},
+        {fx_rmsnorm(4), rows},
+        {fx_instancenorm(4, .affine = true, .track_stats = true), images},
+        {fx_instancenorm(4, .affine = true, .track_stats = true), fx_zeros(0, 4, 3)},
+        {fx_groupnorm(4, 2), images},
+        {fx_groupnorm(4, 2), fx_zeros(0, 4, 3)},
+        {fx_conv(FX_DIMS(3, 3), 4, 2), images},
+        {fx_convtranspose(FX_DIMS(3, 3), 4, 2), images},
+        {fx_rnn(4, 2), series},
+        {fx_lstm(4, 2), series},
+        {fx_gru(4, 2), series},
+        {fx_multiheadattention(FX_DIMS(4), .nheads = 2), series},
+        {fx_transformerblock(4, .nheads = 2), series},
+        {fx_embedding(4, 2), fx_full_dtype(FX_DTYPE_I64, 0, 3, 0)},
+    };
+    for (size_t i = 0; i < sizeof rows_of / sizeof *rows_of; i++) {
+        FX_STEP;
+        void *layer = rows_of[i].layer, *opt = fx_setup(fx_descent(), layer);
+        fx_array *before = fx_add(fx_destructure(layer), 0), *after;
+        fx_eval(before);
+        void *y = fx_call(layer, rows_of[i].x);
+        fx_array *loss = fx_sum(fx_is_array(y) ? y : fx_child(y, 0));
+        assert_int_equal(fx_update(opt, layer, fx_gradient(loss, layer)), FX_OK);
+        after = fx_destructure(layer);
+        if (fx_item(fx_all(fx_eq(before, after))) != 1)
+            fail_msg("%s, row %d", fx_type_of(layer)->name, (int)i);
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -595,6 +641,7 @@ int main(void)
         TEST(streams_follow_the_node),
         TEST(arrays_without_elements),
         TEST(an_empty_batch),
+        TEST(no_layer_changes_on_an_empty_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
