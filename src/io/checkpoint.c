@@ -301,14 +301,31 @@ static bool is_checkpoint(void *file)
            numbers && fx_is_array(numbers) && fx_eltype(numbers) == FX_DTYPE_F64;
 }
 
+/* Does the name of the checksum occur in the file? The header of every checkpoint has it. */
+static bool names_sum(const fxi_bytes *b)
+{
+    static const char name[] = FXI_SUM_NAME;
+    const size_t n = sizeof name - 1;
+    const unsigned char *at = b->data, *end = at + b->size;
+    while ((at = end - at >= (ptrdiff_t)n ? memchr(at, name[0], (size_t)(end - at) - n + 1) : NULL))
+        if (memcmp(at++, name, n) == 0)
+            return true;
+    return false;
+}
+
 /* Checks the CRC-32; damage is recorded. */
 static fx_status check_sum(fxi_bytes *b)
 {
     if (b->size <= FXI_SUM_BYTES)
         return fxi_bytes_fail(b, b->size, "the file has %zu bytes: a checkpoint has more", b->size);
-    return sum_is_right(b) ? FX_OK
-                           : fxi_bytes_fail(b, b->size - FXI_SUM_BYTES,
-                                            "the file is damaged: its CRC-32 differs");
+    if (sum_is_right(b))
+        return FX_OK;
+    return names_sum(b)
+               ? fxi_bytes_fail(b, b->size - FXI_SUM_BYTES,
+                                "the file is damaged: its CRC-32 differs")
+               : fxi_bytes_fail(b, 0,
+                                "the file has no checksum: it is truncated, or not a checkpoint "
+                                "(fx_load_into loads the weights of other files)");
 }
 
 static int64_t number_in(const void *texts, const char *key)

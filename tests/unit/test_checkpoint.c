@@ -495,6 +495,24 @@ static void damaged_files_give_way(void **state)
     fx_message_set_hook(NULL, NULL);
 }
 
+/* A file of weights is not called damaged. */
+static void other_files_are_no_checkpoints(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const char *const names[] = {"w.safetensors", "w.bson", "w.npz"};
+    for (int i = 0; i < 3; i++) {
+        training t = begin(1);
+        int64_t step;
+        const char *path = temp_text(names[i], "");
+        assert_int_equal(fx_save(path, "model", t.model), FX_OK);
+        assert_int_equal(load(t, path, &step), FX_STATUS_FORMAT);
+        const fx_error e = fx_error_take();
+        assert_non_null(strstr(e.message, "the file has no checksum: it is truncated, or not a "
+                                          "checkpoint (fx_load_into loads the weights of other"));
+    }
+}
+
 /* Two files are kept, the newest is damaged, and training has resumed from the previous one. While
  * it saves again, the previous one is the only intact file, and must survive every failure. */
 static void a_damaged_newest_is_not_kept(void **state)
@@ -709,6 +727,7 @@ int main(void)
         cmocka_unit_test(finished_training_stays),
         cmocka_unit_test(other_settings_are_refused),
         cmocka_unit_test(damaged_files_give_way),
+        cmocka_unit_test(other_files_are_no_checkpoints),
         cmocka_unit_test(a_damaged_newest_is_not_kept),
         cmocka_unit_test(another_model_changes_nothing),
         cmocka_unit_test(failing_calls),
