@@ -197,17 +197,37 @@ static bool has_sizes(fx_array *x, int ndims, const int64_t *sizes)
     return same;
 }
 
-/* Refuses an array. The message lists the required sizes, with n for any size: "3×n". */
-static bool other_sizes(const fx_type *type, fx_array *given, int ndims, const int64_t *sizes)
+/* Formats sizes, with n for any size: "3×n". */
+static const char *sizes_text(int ndims, const int64_t *sizes, char text[SUMMARY_TEXT])
 {
-    char wanted[SUMMARY_TEXT] = "", got[SUMMARY_TEXT];
     size_t n = 0;
-    for (int i = 0; i < ndims && n < sizeof wanted; i++) {
+    text[0] = 0;
+    for (int i = 0; i < ndims && n < SUMMARY_TEXT; i++) {
         char size[24] = "n";
         if (sizes[i])
             snprintf(size, sizeof size, "%" PRId64, sizes[i]);
-        n += (size_t)snprintf(wanted + n, sizeof wanted - n, "%s%s", i ? "×" : "", size);
+        n += (size_t)snprintf(text + n, SUMMARY_TEXT - n, "%s%s", i ? "×" : "", size);
     }
+    return text;
+}
+
+/* Refuses a weight of more bytes than any array can have; an initialiser's own error would not name
+ * the layer. */
+static bool sizes_overflow(const fx_type *type, int ndims, const int64_t *sizes)
+{
+    char text[SUMMARY_TEXT];
+    double bytes = 4;
+    for (int i = 0; i < ndims; i++)
+        bytes *= (double)sizes[i];
+    return bytes >= 0x1p59 && !fxi_layer_fail(type, "a weight of size %s is too large",
+                                              sizes_text(ndims, sizes, text));
+}
+
+/* Refuses an array. */
+static bool other_sizes(const fx_type *type, fx_array *given, int ndims, const int64_t *sizes)
+{
+    char wanted[SUMMARY_TEXT], got[SUMMARY_TEXT];
+    sizes_text(ndims, sizes, wanted);
     if (!given)
         return fxi_layer_fail(type, "init returned an array whose size is not %s", wanted);
     fx_summary(given, got, sizeof got);
@@ -221,6 +241,8 @@ bool fxi_weight(const fx_type *type, fx_array **io_weight, fx_init_fn init, int 
         return has_sizes(*io_weight, ndims, sizes) || other_sizes(type, *io_weight, ndims, sizes);
     if (!init)
         return fxi_layer_fail(type, "init is NULL");
+    if (sizes_overflow(type, ndims, sizes))
+        return false;
     *io_weight = init(ndims, sizes);
     if (fx_is_error(*io_weight))
         return false;

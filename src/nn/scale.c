@@ -7,13 +7,26 @@
 
 #include <inttypes.h>
 
+/* The sizes of x must broadcast with those of the scale. */
+static fx_status check_sizes(fx_scale_layer *l, fx_array *x)
+{
+    for (int i = 0; i < fx_ndims(l->scale) && i < fx_ndims(x); i++)
+        if (fx_size(x, i) != fx_size(l->scale, i) && fx_size(x, i) != 1 &&
+            fx_size(l->scale, i) != 1)
+            return fxi_expect_size(l, x, i, fx_size(l->scale, i));
+    return FX_OK;
+}
+
 static void *scale_forward(void *self, int n, void *const *args)
 {
-    const fx_scale_layer *l = self;
+    fx_scale_layer *l = self;
     FXI_SCOPE;
     fx_array *x = fxi_weighted_input(self, n, args, l->scale);
     if (fx_is_error(x))
         return x;
+    const fx_status status = check_sizes(l, x);
+    if (status != FX_OK)
+        return fx_error_array(status);
     fx_array *y = fx_mul(l->scale, fxi_match_type(l->scale, x));
     return fx_keep(fxi_activate(l->act, l->bias ? fx_add(y, l->bias) : y));
 }

@@ -130,6 +130,7 @@ fx_status fxi_check_labels(const char *op, const fx_array *labels, int64_t nclas
 
 fx_array *fx_onehot(fx_array *labels, int64_t nclasses)
 {
+    FXI_OPERATION("onehot");
     const fx_status s = fxi_check_labels("onehot", labels, nclasses);
     if (s != FX_OK)
         return fx_error_array(s);

@@ -24,6 +24,7 @@ static fx_status check_values(fx_array *labels, int64_t nclasses)
 
 fx_array *fx_onehotbatch(fx_array *labels, int64_t nclasses)
 {
+    FXI_OPERATION("onehotbatch");
     fx_status s = fxi_check_labels("onehotbatch", labels, nclasses);
     if (s == FX_OK)
         s = check_values(labels, nclasses);

@@ -198,6 +198,11 @@ static void scale_multiplies_and_adds(void **state)
     void *s = fx_scale((fx_dims){0}, FX_RELU, .scale_array = fx_vector(2, -1),
                        .bias_array = fx_vector(1, 3));
     HOLDS(fx_call(s, x), 3, 1, 7, 0); /* 2·1 + 1, 3 − 2, 2·3 + 1, 3 − 4 */
+    refused(fx_call(fx_scale(4), fx_ones(3, 5)),
+            "Scale: layer Scale(4) expects size(input, 1) == 4, but got 3×5 Matrix{Float32}");
+    refused(fx_call(fx_scale(FX_DIMS(1, 4)), fx_ones(3, 5)),
+            "Scale: layer Scale(1, 4) expects size(input, 2) == 4, but got 3×5 Matrix{Float32}");
+    assert_int_equal(fx_size(fx_call(fx_scale(FX_DIMS(3, 1)), fx_ones(1, 4)), 0), 3);
     refused(fx_scale(FX_DIMS(2, 0)), "Scale: takes 1 to 8 positive sizes, got (2, 0)");
     refused(fx_scale(FX_DIMS(2), .bias_array = fx_ones(3)),
             "Scale: expected bias of the size of a 2-element Vector{Float32}, got a 3-element "

@@ -7,6 +7,8 @@
 #include "every_device.h"
 #include "half.h"
 
+#include <cflux/nn.h>
+
 static fx_array *here(fx_dtype dtype, const void *data, int64_t n)
 {
     return fx_array_to(device, fxi_from(dtype, data, 1, &n));
@@ -381,6 +383,29 @@ static void broadcasts_that_overflow(void **unused)
     assert_non_null(strstr(fx_error_take().message, "the product of the sizes overflows"));
 }
 
+/* The message names the function that the program called, and the sizes. */
+#define TOO_LARGE(expression, text)                                                                \
+    assert_true(fx_is_error(expression));                                                          \
+    assert_string_equal(fx_error_take().message, text)
+
+static void sizes_that_overflow_are_named(void **unused)
+{
+    (void)unused;
+    FX_SCOPE;
+    const int64_t far = 1LL << 40;
+    fx_array *one = fx_full_dtype(FX_DTYPE_I64, 1, 1);
+    TOO_LARGE(fx_dense(far, far),
+              "Dense: a weight of size 1099511627776×1099511627776 is too large");
+    TOO_LARGE(fx_embedding(far, far),
+              "Embedding: a weight of size 1099511627776×1099511627776 is too large");
+    TOO_LARGE(fx_conv(FX_DIMS(far, far), 3, 8),
+              "Conv: a weight of size 1099511627776×1099511627776×3×8 is too large");
+    TOO_LARGE(fx_onehot(one, INT64_MAX), "onehot: the product of the sizes overflows: "
+                                         "9223372036854775807 of Int64");
+    TOO_LARGE(fx_onehotbatch(one, INT64_MAX), "onehotbatch: the product of the sizes overflows: "
+                                              "9223372036854775807 of Int64");
+}
+
 static void bool_with_literals(void **unused)
 {
     (void)unused;
@@ -418,6 +443,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(infinite_weights),
     cmocka_unit_test(pooling_windows_in_padding),
     cmocka_unit_test(broadcasts_that_overflow),
+    cmocka_unit_test(sizes_that_overflow_are_named),
     cmocka_unit_test(bool_with_literals),
 };
 
