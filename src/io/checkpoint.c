@@ -290,15 +290,21 @@ static void *child(void *file, const char *name)
     return NULL;
 }
 
-static bool is_checkpoint(void *file)
+/* The version of a checkpoint; NULL if the file is not a checkpoint. */
+static const char *version_of(void *file)
 {
     const void *texts = child(file, FXI_METADATA_NAME);
     const char *format = fx_metadata_text(texts, "format");
-    const char *version = fx_metadata_text(texts, "version");
+    return format && strcmp(format, FORMAT) == 0 ? fx_metadata_text(texts, "version") : NULL;
+}
+
+static bool is_checkpoint(void *file)
+{
+    const char *version = version_of(file);
     fx_array *all = child(file, COUNTS), *numbers = child(file, NUMBERS);
-    return format && strcmp(format, FORMAT) == 0 && version && strcmp(version, VERSION) == 0 &&
-           all && fx_is_array(all) && fx_eltype(all) == FX_DTYPE_I64 && fx_length(all) == NCOUNTS &&
-           numbers && fx_is_array(numbers) && fx_eltype(numbers) == FX_DTYPE_F64;
+    return version && strcmp(version, VERSION) == 0 && all && fx_is_array(all) &&
+           fx_eltype(all) == FX_DTYPE_I64 && fx_length(all) == NCOUNTS && numbers &&
+           fx_is_array(numbers) && fx_eltype(numbers) == FX_DTYPE_F64;
 }
 
 /* Does the name of the checksum occur in the file? The header of every checkpoint has it. */
@@ -376,8 +382,15 @@ fx_status fxi_checkpoint_open(const char *op, const char *path, void **out,
     b.format = "checkpoint";
     void *file = check_sum(&b) == FX_OK ? fxi_format_safetensors.load(&b) : NULL;
     status = file && fx_is_error(file) ? fxi_status_of_error(file) : b.status;
-    if (status == FX_OK && !is_checkpoint(file))
-        status = fxi_bytes_fail(&b, 0, "the file is not a checkpoint, or has another version");
+    const char *version = status == FX_OK ? version_of(file) : NULL;
+    if (version && strcmp(version, VERSION) != 0)
+        status =
+            fxi_bytes_fail(&b, 0,
+                           "the checkpoint has version %.20s, but this cflux reads version %s: "
+                           "use the version of cflux that saved it",
+                           version, VERSION);
+    else if (status == FX_OK && !is_checkpoint(file))
+        status = fxi_bytes_fail(&b, 0, "the file is not a checkpoint");
     fxi_file_release(in);
     if (status != FX_OK)
         return status;

@@ -20,7 +20,9 @@
 #include "file_out.h"
 #include "memory.h"
 #include "temp_file.h"
+
 #include <math.h>
+#include <zlib.h>
 
 enum { OBSERVATIONS = 22, BATCH = 4, BATCHES = 6, EPOCHS = 5, STEPS = BATCHES * EPOCHS };
 enum { MOST_PARAMETERS = 400 };
@@ -513,6 +515,39 @@ static void other_files_are_no_checkpoints(void **state)
     }
 }
 
+/* Another version is named; the file has the right checksum. */
+static void another_version_is_named(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = fresh_path();
+    training t = begin(1);
+    int64_t step;
+    assert_int_equal(save(t, path, 1, 1), FX_OK);
+    static unsigned char bytes[1 << 16];
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    const size_t n = fread(bytes, 1, sizeof bytes, f);
+    assert_true(n > 100 && n < sizeof bytes);
+    static const char wanted[] = "\"version\":\"1\"";
+    size_t at = 0;
+    while (at < n && memcmp(bytes + at, wanted, sizeof wanted - 1) != 0)
+        at++;
+    assert_true(at < n);
+    bytes[at + sizeof wanted - 3] = '2';
+    const uint32_t sum = (uint32_t)crc32_z(0, bytes, n - 4);
+    for (int i = 0; i < 4; i++)
+        bytes[n - 4 + (size_t)i] = (unsigned char)(sum >> 8 * i);
+    rewind(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    assert_int_equal(load(t, path, &step), FX_STATUS_FORMAT);
+    assert_non_null(strstr(fx_error_take().message,
+                           "the checkpoint has version 2, but this cflux reads version 1: use the "
+                           "version of cflux that saved it"));
+    assert_true(fx_checkpoint_exists(path)); /* and it is not deleted */
+}
+
 /* Two files are kept, the newest is damaged, and training has resumed from the previous one. While
  * it saves again, the previous one is the only intact file, and must survive every failure. */
 static void a_damaged_newest_is_not_kept(void **state)
@@ -728,6 +763,7 @@ int main(void)
         cmocka_unit_test(other_settings_are_refused),
         cmocka_unit_test(damaged_files_give_way),
         cmocka_unit_test(other_files_are_no_checkpoints),
+        cmocka_unit_test(another_version_is_named),
         cmocka_unit_test(a_damaged_newest_is_not_kept),
         cmocka_unit_test(another_model_changes_nothing),
         cmocka_unit_test(failing_calls),
