@@ -198,12 +198,6 @@ fx_status fxi_check_axis(const char *op, const fx_array *x, int axis)
                          axis, n, n == 1 ? "axis" : "axes", fxi_shape_text(n, x->node->shape, t));
 }
 
-fx_status fxi_check_operand(const char *op, const fx_array *x)
-{
-    fxi_begin();
-    return fxi_check_array(op, x);
-}
-
 fx_status fxi_same_device(const char *op, const fx_array *a, const fx_array *b, fx_device **out)
 {
     *out = a->node->device;

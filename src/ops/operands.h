@@ -27,7 +27,10 @@ static inline bool fxi_usable(const fxi_context *c, const fx_array *x)
     return fxi_array_ok(x) && fxi_node_usable(c, x->node);
 }
 /* Evaluates pending results if there are too many, then calls fxi_check_array. */
-fx_status fxi_check_operand(const char *op, const fx_array *x);
+static inline fx_status fxi_check_operand(const char *op, const fx_array *x)
+{
+    return fxi_usable(fxi_begin(), x) ? FX_OK : fxi_check_array(op, x);
+}
 
 /* The node of a number; NULL if the allocation fails. The caller owns the reference. */
 fxi_node *fxi_literal_node(const fxi_arg *number, fx_dtype dtype);

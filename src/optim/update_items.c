@@ -4,6 +4,7 @@
 #include "handle.h"
 #include "memory.h"
 #include "node.h"
+#include "object_types.h"
 #include "ties.h"
 #include "tuples.h"
 #include "update_items.h"
@@ -139,7 +140,7 @@ static const char *part_text(const void *object, bool counted, char dst[60])
     if (counted)
         snprintf(dst, 60, "%lld %s", (long long)n, n == 1 ? "child" : "children");
     else
-        snprintf(dst, 60, "%s", fx_is_array(object) ? "an array" : fx_type_of(object)->name);
+        snprintf(dst, 60, "%s", fxi_is_array(object) ? "an array" : fxi_type_of(object)->name);
     return dst;
 }
 
@@ -148,7 +149,7 @@ static fx_status mismatch(const fx_spot *at, int tree)
 {
     char path[120], where[130] = "", got[60], want[60];
     const void *x = at->objects[1], *other = at->objects[tree];
-    const bool counted = !fx_is_array(x) && !fx_is_array(other) && fx_count(x) != fx_count(other);
+    const bool counted = !fxi_is_array(x) && !fxi_is_array(other) && fx_count(x) != fx_count(other);
     path_in_model(at, path, sizeof path);
     if (*path)
         snprintf(where, sizeof where, " at \"%s\"", path);
@@ -173,7 +174,7 @@ static void note_unused(fxi_items *s, const fx_spot *at, const fx_communicator *
 
 static bool is_unused(const void *gradient)
 {
-    return !gradient || (fx_is_array(gradient) && fxi_is_no_gradient(gradient));
+    return !gradient || (fxi_is_array(gradient) && fxi_is_no_gradient(gradient));
 }
 
 static void name_unused(const fxi_items *s)
@@ -196,8 +197,8 @@ static fx_walk find_unused(const fx_spot *at, void *user)
     if (!state || !x)
         return FX_WALK_PASS;
     if (!fx_is(state, &fxi_leaf_type))
-        return fx_is_array(state) || fx_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
-    if (!((fxi_state_leaf *)state)->frozen && fx_is_array(x) && is_unused(at->objects[2]))
+        return fxi_is_array(state) || fxi_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
+    if (!((fxi_state_leaf *)state)->frozen && fxi_is_array(x) && is_unused(at->objects[2]))
         note_unused(s, at, s->among);
     return FX_WALK_PASS;
 }
@@ -206,7 +207,7 @@ void fxi_update_name_unused(const fx_communicator *among, const fx_update_args *
 {
     fxi_items s = {.among = among};
     void *const trees[] = {a->state, a->model, a->gradient};
-    if (fx_is_error(a->gradient) || fx_type_of(a->gradient) != fx_type_of(a->model))
+    if (fx_is_error(a->gradient) || fxi_type_of(a->gradient) != fxi_type_of(a->model))
         return; /* the update reports it */
     const fx_tree_walker how = {.op = "update", .trees = 3, .meet = find_unused, .user = &s};
     fx_tree_walk(&how, trees);
@@ -228,7 +229,7 @@ static fx_walk find_used(const fx_spot *at, void *user)
     if (!state || !x)
         return FX_WALK_PASS;
     if (!fx_is(state, &fxi_leaf_type))
-        return fx_is_array(state) || fx_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
+        return fxi_is_array(state) || fxi_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
     fxi_state_leaf *l = state;
     if (l->frozen || !g)
         return FX_WALK_PASS;
@@ -242,7 +243,7 @@ void fxi_update_note_constant(void *state, void *model, void *gradient)
     dependence d = {0};
     void *const trees[] = {state, model, gradient};
     if (!state || !model || !gradient || fx_is_error(state) || fx_is_error(model) ||
-        fx_is_error(gradient) || fx_type_of(gradient) != fx_type_of(model))
+        fx_is_error(gradient) || fxi_type_of(gradient) != fxi_type_of(model))
         return; /* the update reports it */
     const fx_tree_walker how = {.op = "update", .trees = 3, .meet = find_used, .user = &d};
     if (fx_tree_walk(&how, trees) != FX_OK || !d.first || d.used)
@@ -265,15 +266,15 @@ static void take_leaf(fxi_items *s, const fx_spot *at)
     void *x = at->objects[1], *g = at->objects[2];
     /* All members must average the same arrays, so one that this member did not use has zeros. */
     const fx_communicator *among =
-        l->frozen || l->item >= 0 || !fx_is_array(x) ? NULL : fxi_items_among(s, l);
+        l->frozen || l->item >= 0 || !fxi_is_array(x) ? NULL : fxi_items_among(s, l);
     if (among && is_unused(g)) {
         note_unused(s, at, among);
         g = fx_zeros_like(x);
     }
     if (!g)
         return;
-    if (!fx_is_array(x) || !fx_is_array(g))
-        s->status = mismatch(at, fx_is_array(x) ? 2 : 0);
+    if (!fxi_is_array(x) || !fxi_is_array(g))
+        s->status = mismatch(at, fxi_is_array(x) ? 2 : 0);
     else if (!among && !fx_is_error(x) && fxi_is_no_gradient(g))
         s->status = check_gradient(x, g);
     else
@@ -287,26 +288,26 @@ static fx_walk collect(const fx_spot *at, void *user)
     void *state = at->objects[0], *x = at->objects[1], *g = at->objects[2];
     if (!state || !x)
         return FX_WALK_PASS;
-    const int64_t n = fx_is_array(state) ? 0 : fx_count(state);
+    const int64_t n = fxi_is_array(state) ? 0 : fx_count(state);
     const bool is_leaf = fx_is(state, &fxi_leaf_type);
     if (is_leaf)
         take_leaf(s, at);
-    else if (fx_is_array(state))
+    else if (fxi_is_array(state))
         s->status = mismatch(at, 0);
     else if (n > 0 && (fx_count(x) != n || (g && fx_count(g) != n)))
         s->status = mismatch(at, fx_count(x) != n ? 0 : 2);
-    else if (fx_is_array(x))
+    else if (fxi_is_array(x))
         note_view(s, x);
     if (s->status != FX_OK)
         return FX_WALK_STOP;
-    return is_leaf || fx_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
+    return is_leaf || fxi_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
 }
 
 /* fx_setup returns a leaf for an array and a tuple for an object. */
 static bool is_state(const void *state)
 {
-    return !fx_is_array(state) &&
-           (fx_is(state, &fxi_leaf_type) || (fx_type_of(state)->flags & FX_TYPE_TUPLE));
+    return !fxi_is_array(state) &&
+           (fx_is(state, &fxi_leaf_type) || (fxi_type_of(state)->flags & FX_TYPE_TUPLE));
 }
 
 /* FX_OK unless the object is an error. Only error arrays hold their status. The thread's error
@@ -317,7 +318,7 @@ static fx_status status_of(const char *name, const void *object)
         return fx_fail(FX_STATUS_ARGUMENT, "update", "the %s is NULL", name);
     if (!fx_is_error(object))
         return FX_OK;
-    if (fx_is_array(object))
+    if (fxi_is_array(object))
         return fx_array_status(object);
     return fxi_handle_freed(object)
                ? FX_STATUS_STATE /* fx_is_error has recorded it */
@@ -342,14 +343,14 @@ void fxi_items_gather(fxi_items *s, void *state, void *model, void *gradient)
         if (s->status != FX_OK)
             return;
     }
-    if (fx_is_array(gradient) && !fx_is_array(model)) {
+    if (fxi_is_array(gradient) && !fxi_is_array(model)) {
         char got[100];
         fx_summary(gradient, got, sizeof got);
         s->status = fx_fail(FX_STATUS_ARGUMENT, "update",
                             "needs the gradient fx_gradient(loss, model), got %s", got);
         return;
     }
-    if (fx_type_of(gradient) != fx_type_of(model)) {
+    if (fxi_type_of(gradient) != fxi_type_of(model)) {
         s->status = mismatch(&(const fx_spot){.objects = all}, 2);
         return;
     }

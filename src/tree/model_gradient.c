@@ -9,6 +9,7 @@
  */
 #include "context.h"
 #include "identity_map.h"
+#include "object_types.h"
 #include "recorded_map.h"
 #include "ties.h"
 #include "walk.h"
@@ -113,7 +114,7 @@ static void *gradient(fx_array *loss, void *model, bool evaluate)
     if (evaluate && w.status == FX_OK) {
         void *both = fx_tuple(loss, g);
         if (fx_eval(both) != FX_OK)
-            g = fx_error_object(fx_type_of(model));
+            g = fx_error_object(fxi_type_of(model));
     }
     fxi_free(w.targets);
     fxi_free(w.arrays);

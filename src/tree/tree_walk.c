@@ -154,7 +154,7 @@ typedef struct walking {
 bool fx_has_children(const void *object)
 {
     return object && !fxi_is_array(object) &&
-           !(fx_type_of(object)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF));
+           !(fxi_type_of(object)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF));
 }
 
 static void fail(walking *w, fx_status status)
@@ -177,7 +177,7 @@ static int32_t row_to_meet(walking *w, const fx_spot *at)
         fail(w, fx_fail(FX_STATUS_MEMORY, w->how->op, "no memory for the list of visited objects"));
     else if (!is_new && (w->met.flags[row] & OPEN))
         fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "a %s contains itself",
-                        fx_type_of(at->objects[0])->name));
+                        fxi_type_of(at->objects[0])->name));
     else if (is_new || (w->how->every_path && (w->met.flags[row] & FRUITFUL)))
         return row;
     return -1;
@@ -209,7 +209,7 @@ static void walk_field(walking *w, const fx_spot *parent, const fx_field *f, int
                        int64_t child, bool frozen)
 {
     void *row[MOST_TREES];
-    const fx_type *type = fx_type_of(parent->objects[0]);
+    const fx_type *type = fxi_type_of(parent->objects[0]);
     fx_spot at = {.objects = row, .parent = parent, .depth = parent->depth + 1, .frozen = frozen};
     for (int64_t k = 0; k < n && !w->stopped; k++) {
         at.child = child + k;
@@ -222,7 +222,7 @@ static void walk_field(walking *w, const fx_spot *parent, const fx_field *f, int
 
 static void walk_children(walking *w, const fx_spot *at)
 {
-    const fx_type *type = fx_type_of(at->objects[0]);
+    const fx_type *type = fxi_type_of(at->objects[0]);
     int64_t child = 0;
     for (int i = 0; i < type->nfields; i++) {
         const fx_field *f = &type->fields[i];
@@ -312,7 +312,7 @@ const char *fx_naming_children(const fx_type *type, const fx_field *field)
 static void add_own_part(path_text *t, const fx_spot *at, fx_naming_fn naming)
 {
     const void *object = at->parent->objects[0];
-    const fx_type *type = fx_type_of(object);
+    const fx_type *type = fxi_type_of(object);
     int64_t item = at->child;
     int i = 0;
     for (; i < type->nfields && item >= fxi_field_children(object, &type->fields[i]); i++)

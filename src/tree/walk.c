@@ -20,7 +20,7 @@
 
 static bool opaque(const void *object)
 {
-    const fx_type *type = fx_type_of(object);
+    const fx_type *type = fxi_type_of(object);
     return (type->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF)) || type->error == object;
 }
 
@@ -131,10 +131,10 @@ static fx_walk map_meet(const fx_spot *at, void *user)
 {
     mapping *m = user;
     void *x = at->objects[0];
-    if (!x || (!fx_is_array(x) && opaque(x)))
+    if (!x || (!fxi_is_array(x) && opaque(x)))
         return FX_WALK_PASS;
     void *y = NULL;
-    if (fx_is_array(x))
+    if (fxi_is_array(x))
         map_array(m, x);
     else if (m->object && (y = m->object(x, m->user)) != NULL)
         record_result(m, x, y);
@@ -170,7 +170,7 @@ static bool map_leave(const fx_spot *at, void *user)
 {
     mapping *m = user;
     void *x = at->objects[0];
-    const fx_type *type = fx_type_of(x);
+    const fx_type *type = fxi_type_of(x);
     if (!child_changed(m, type, x))
         return true;
     void *y = fxi_object_copy(type, x, replacement, m);
@@ -191,7 +191,7 @@ void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x
     void *y = mapped(&m, x);
     fxi_identity_free(&m.made);
     fxi_identity_free(&m.ties.handles);
-    return m.failed || status != FX_OK ? fx_error_object(fx_type_of(x)) : y;
+    return m.failed || status != FX_OK ? fx_error_object(fxi_type_of(x)) : y;
 }
 
 void *fx_fmap_with(fx_map_user_fn f, void *user, void *x)
@@ -262,7 +262,7 @@ static fx_walk note_trained(const fx_spot *at, void *user)
 {
     visiting *v = user;
     void *x = at->objects[0];
-    if (x && fx_is_array(x) && !fxi_identity_put(&v->trained, x, NULL))
+    if (x && fxi_is_array(x) && !fxi_identity_put(&v->trained, x, NULL))
         return no_memory(v) ? FX_WALK_PASS : FX_WALK_STOP;
     return fx_has_children(x) ? FX_WALK_ENTER : FX_WALK_PASS;
 }
@@ -331,11 +331,11 @@ static fx_walk visit_meet(const fx_spot *at, void *user)
     void *x = at->objects[0];
     /* An object that could not be made usually has an error array as a child. If it has no child,
      * as a tuple, it counts as an error array itself. */
-    if (x && !fx_is_array(x) && fx_is_error(x) && fx_count(x) == 0)
+    if (x && !fxi_is_array(x) && fx_is_error(x) && fx_count(x) == 0)
         visit_array(v, at, fx_error_array(fxi_object_status(x)));
     else if (fx_has_children(x))
         return enter(v, at);
-    else if (x && fx_is_array(x))
+    else if (x && fxi_is_array(x))
         visit_array(v, at, x);
     return v->failed ? FX_WALK_STOP : FX_WALK_PASS;
 }

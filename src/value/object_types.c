@@ -161,7 +161,7 @@ fx_status fxi_object_status(const void *object)
 
 const fx_type *fx_type_of(const void *object)
 {
-    return object ? ((const fx_object *)object)->type : NULL;
+    return fxi_type_of(object);
 }
 
 /* The program may have been compiled with a header whose fx_type ends before this member. */

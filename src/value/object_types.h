@@ -28,6 +28,11 @@ static inline void *fxi_field_child(const void *object, const fx_field *field)
     return *(void **)fxi_field_at(object, field);
 }
 
+/* fx_type_of and fx_is_array without a call: walks ask them of every object. */
+static inline const fx_type *fxi_type_of(const void *object)
+{
+    return object ? ((const fx_object *)object)->type : NULL;
+}
 static inline bool fxi_is_array(const void *object)
 {
     return object && ((const fx_object *)object)->type == &fxi_array_type;
