@@ -15,7 +15,7 @@
 enum { X, W, Y, OPERANDS };
 enum { MOST_PARTS = 32, BLOCK = 1 << 14 };
 static const double PART_WORK = 32e6;      /* the fewest multiplications and additions of a part */
-static const double SUM_WORK = 256e6;      /* the same for a part with a sum of its own */
+static const double SUM_WORK = 100e6;      /* the same for a part with a sum of its own */
 static const int64_t SUM_BYTES = 32 << 20; /* bytes of all sums, at most */
 
 typedef struct conv {
@@ -90,17 +90,19 @@ static void windows(const fx_conv_attr *a, const fx_tensor *x, const fx_tensor *
 }
 
 /* Each part of the gradient of weights has sums of its own, which cost memory and additions. So
- * this gradient has fewer and larger parts. */
+ * this gradient has fewer and larger parts. Their number is a power of two, so that two threads get
+ * equally many: with three parts, one thread would compute two thirds. */
 static void divide(conv *c, double work)
 {
-    int64_t most = fxi_least(c->images, MOST_PARTS);
-    double each = PART_WORK;
-    if (c->kind == FX_CONV_WEIGHT) {
-        /* Sums are Float32, whatever the type of the weights. */
-        most = fxi_least(most, fxi_most(1, SUM_BYTES / (c->weights * 4)));
-        each = SUM_WORK;
-    }
-    c->parts = fxi_most(1, fxi_least((int64_t)(work / each), most));
+    const int64_t images = fxi_least(c->images, MOST_PARTS);
+    c->parts = fxi_most(1, fxi_least((int64_t)(work / PART_WORK), images));
+    if (c->kind != FX_CONV_WEIGHT)
+        return;
+    /* Sums are Float32, whatever the type of the weights. */
+    const int64_t sums = fxi_least((int64_t)(work / SUM_WORK), SUM_BYTES / (c->weights * 4)),
+                  most = fxi_least(images, sums);
+    for (c->parts = 1; 2 * c->parts <= most;)
+        c->parts *= 2;
 }
 
 static int64_t first_image(const conv *c, int64_t part)
