@@ -2,6 +2,7 @@
  * layout, integer rules, conversions, programs of many registers, in-place results and a failing
  * allocation. */
 #include "cpu_check.h"
+#include "cpu_parallel.h"
 
 /* Runs a program over operands. */
 static step_run run_program(const fx_instr *program, int ninstr, int nin, const operand *const *in,
@@ -614,6 +615,42 @@ static void values_of_runs(void **state)
         }
 }
 
+/* y = x·a + b, where x and b are the first rows of longer arrays and a has a number for each
+ * column: tiles end where the rows end. Also in threads, whose parts begin within a row. */
+static void rows_of_slices(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{64, 3},  {100, 5}, {128, 32}, {255, 2},
+                                       {256, 3}, {300, 7}, {700, 2},  {4096, 2}};
+    static const uint8_t types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16};
+    const int threads = fx_num_threads();
+    for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++)
+        for (size_t t = 0; t < sizeof types; t++) {
+            const int64_t *n = sizes[k / 2];
+            const int type = types[t];
+            fx_instr p[] = {instruction(FX_OP_MUL, type, type, 2),
+                            instruction(FX_OP_ADD, type, type, 2)};
+            p[1].src[0] = 3, p[1].src[1] = 2;
+            operand x = make_operand(type, DENSE, SHAPE(n[0] + 5, n[1])),
+                    a = make_operand(type, DENSE, SHAPE(n[0], n[1])),
+                    b = make_operand(type, DENSE, SHAPE(n[0] + 64, n[1])),
+                    out = make_operand(type, DENSE, SHAPE(n[0], n[1]));
+            x.t.shape[0] = b.t.shape[0] = n[0];
+            a.t.stride[0] = 0, a.t.stride[1] = 1;
+            fx_set_num_threads(k % 2 ? 3 : 1);
+            fxi_cpu_parts_from(k % 2 ? 0 : FXI_PARTS_FROM);
+            assert_int_equal(run_program(p, 2, 3, (const operand *[]){&x, &a, &b}, &out).status,
+                             FX_OK);
+            for (int64_t e = 0; e < n[0] * n[1]; e++) {
+                const double product = rounded(type, element(&x, e) * element(&a, e));
+                assert_true(element(&out, e) == rounded(type, product + element(&b, e)));
+            }
+            drop_operand(&x), drop_operand(&a), drop_operand(&b), drop_operand(&out);
+        }
+    fxi_cpu_parts_from(FXI_PARTS_FROM);
+    fx_set_num_threads(threads);
+}
+
 static void unknown_combination_is_an_error(void **state)
 {
     (void)state;
@@ -639,6 +676,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(half_programs_round_every_instruction),
     cmocka_unit_test(mixed_types_in_place),
     cmocka_unit_test(values_of_runs),
+    cmocka_unit_test(rows_of_slices),
     cmocka_unit_test(unknown_combination_is_an_error),
 };
 RUN_ON_EVERY_ISA(tests)

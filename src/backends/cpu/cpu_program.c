@@ -13,8 +13,9 @@
  * a scalar next to a vector; for other loops it is spread over a tile. An operand that repeats
  * after a short while (a bias) is laid out once, a tile longer than its period. An operand that is
  * the same for a stretch of neighbouring elements (a value for each channel of an image) is a
- * scalar that changes from stretch to stretch, and tiles end where stretches end. Any other operand
- * is gathered into a tile by a walk. The tile of a result is reused after the last read of the
+ * scalar that changes from stretch to stretch, and tiles end where stretches end. They also end
+ * where the rows of a slice end, which are then read in their own memory. Any other operand is
+ * gathered into a tile by a walk. The tile of a result is reused after the last read of the
  * result. If 256 elements of each live value would overflow the scratch memory, the program uses
  * shorter tiles.
  *
@@ -46,6 +47,8 @@ enum {
     /* The time of gathering an operand, in calls of a loop: for a tile, for each stretch in it. */
     GATHER_TILE = 8,
     GATHER_STRETCH = 2,
+    /* Elements. To gather shorter rows takes less time than the calls for shorter tiles. */
+    LEAST_TOGETHER = 64,
 };
 
 typedef struct call {
@@ -84,7 +87,7 @@ struct fxi_program {
     int32_t nin, ntiles, nout, tile;
     int32_t tile_bytes; /* an odd number of cache lines, so that tiles do not share cache sets */
     int32_t nfirst, neach, ncalls, nloads, nstretches, nmoving;
-    int64_t length;             /* of the stretches; 0: there are none */
+    int64_t length;             /* of the stretches, at whose ends tiles end; 0: there are none */
     call *first, *each, *calls; /* called once, for each stretch, for each tile */
     load *loads;
     stretch_operand *stretches;
@@ -192,6 +195,36 @@ static bool constant_stretch(const fxi_program_spec *s, int k, int64_t length)
     return same && same % length == 0;
 }
 
+/* The length after which a walk repeats; 0 if that is longer than a tile. */
+static int64_t period_of(const fxi_walk *w, int tile)
+{
+    /* A repeated operand has stride 0 on its last axis, and the axes before it are the period. */
+    if (w->nd == 0 || w->stride[w->nd - 1] != 0)
+        return 0;
+    const int64_t n = fxi_length(w->nd - 1, w->shape);
+    return n <= tile ? n : 0;
+}
+
+/* The number of neighbouring elements of operand k that are neighbours in memory, too; 0 if all
+ * are, if it repeats so soon that it is laid out once, or if the stretches would be too short. */
+static int64_t together_for(const fxi_program_spec *s, int k)
+{
+    const fx_tensor *t = &s->in[k];
+    fxi_walk w;
+    if (fxi_cpu_is_scalar(t) || fxi_is_dense(t->ndim, t->shape, t->stride))
+        return 0;
+    fxi_walk_init(&w, t->ndim, t->shape, t->stride);
+    return w.stride[0] == 1 && w.shape[0] >= LEAST_TOGETHER && !period_of(&w, FXI_TILE) ? w.shape[0]
+                                                                                        : 0;
+}
+
+/* Is operand k read in its own memory in each stretch of this length, instead of being gathered? */
+static bool in_its_memory(const fxi_program_spec *s, int k, int64_t length)
+{
+    const int64_t together = together_for(s, k);
+    return (together && together % length == 0) || constant_stretch(s, k, length);
+}
+
 /* Tiles of about equal length, with whole vectors, that end where stretches of this length end. */
 static int tile_of_stretches(int64_t length, int tile)
 {
@@ -199,18 +232,19 @@ static int tile_of_stretches(int64_t length, int tile)
     return length ? (int)fxi_cpu_round_up(fxi_cpu_divide_up(length, tiles), LEAST_TILE) : tile;
 }
 
-/* The length of the stretches in which operands are scalars; 0: they are gathered instead. Short
- * stretches make short tiles, with more calls for each instruction. */
+/* The length of the stretches in which operands are scalars, or neighbours in memory like the rows
+ * of a slice; 0: they are gathered instead. Short stretches make short tiles, with more calls for
+ * each instruction. */
 static int64_t choose_stretches(const fxi_program_spec *s)
 {
     int64_t best = 0;
     for (int k = 0; k < s->nin && s->stretches; k++) {
-        const int64_t length = same_for(s, k);
+        const int64_t same = same_for(s, k), length = same ? same : together_for(s, k);
         int64_t operands = 0;
         if (length < LEAST_TILE || (best && length >= best))
             continue;
         for (int i = 0; i < s->nin; i++)
-            operands += constant_stretch(s, i, length);
+            operands += in_its_memory(s, i, length);
         const int64_t per_tile = fxi_cpu_divide_up(FXI_TILE, length);
         if (s->program.n * (per_tile - 1) <= operands * (GATHER_TILE + GATHER_STRETCH * per_tile))
             best = length;
@@ -255,16 +289,6 @@ SPLAT(32)
 SPLAT(64)
 
 /* ---- making: operands ------------------------------------------------------------------------ */
-/* The length after which a walk repeats; 0 if that is longer than a tile. */
-static int64_t period_of(const fxi_walk *w, int tile)
-{
-    /* A repeated operand has stride 0 on its last axis, and the axes before it are the period. */
-    if (w->nd == 0 || w->stride[w->nd - 1] != 0)
-        return 0;
-    const int64_t n = fxi_length(w->nd - 1, w->shape);
-    return n <= tile ? n : 0;
-}
-
 /* Arranges for the strided operand k to be read; returns its location: a tile if the operand
  * repeats within a tile, otherwise its own, whose address is set for each tile (load_operands). */
 static int add_load(builder *m, int k)
@@ -699,7 +723,7 @@ static void bind(runner *r, fxi_walk *walks)
         walks[p->nloads + k] = p->stretches[k].walk;
         fxi_walk_seek(&walks[p->nloads + k], a->from / p->length);
     }
-    r->stretch_end = p->nstretches ? a->from / p->length * p->length : a->to;
+    r->stretch_end = p->length ? a->from / p->length * p->length : a->to;
     for (int k = 0; k < p->nloads; k++) {
         const load *l = &p->loads[k];
         /* Laid out once a run; the other operands are loaded tile by tile. */
