@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "backends.h"
+#include "cpu_simd.h"
 #include "plan.h"
 #include "plan_steps.h"
 
@@ -75,6 +76,57 @@ static void a_sum_of_two_products(void **state)
     fx_array *p = fx_matmul(W, x);
     expect(fx_add(p, p), "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
                          "  2  add(1) → Float32 8×4\n");
+}
+
+/* Adds `d` to a product of all layouts of its factors: m×k by k×n. */
+static void check_addition(int64_t m, int64_t n, int64_t k, fx_array *d, int transposed)
+{
+    fx_array *W = transposed & 1 ? fx_transpose(RAND(k, m)) : RAND(m, k);
+    fx_array *x = transposed & 2 ? fx_transpose(RAND(n, k)) : RAND(k, n);
+    /* Products that are too small for a number: their sum is −0. */
+    fx_array *tiny = leaf(fx_mul(fx_sign(W), 1e-30F));
+    fx_array *const all[] = {W, tiny}, *residual = RAND(m, n);
+    for (int i = 0; i < 2; i++) {
+        fx_array *from = i ? fx_mul(fx_sign(x), 1e-30F) : x;
+        from = transposed & 2 ? fx_transpose(leaf(fx_transpose(from))) : leaf(from);
+        fx_array *z = leaf(fx_matmul(all[i], from));
+        same_bits(fx_add(fx_matmul(all[i], from), d), fx_add(z, d));
+        same_bits(fx_add(d, fx_matmul(all[i], from)), fx_add(d, z));
+        same_bits(fx_relu(fx_add(fx_add(fx_matmul(all[i], from), d), residual)),
+                  fx_relu(leaf(fx_add(leaf(fx_add(z, d)), residual))));
+    }
+}
+
+/* The CPU adds a matrix or a bias when it stores the product: whole tiles and parts of them, sums
+ * of one block and of several, packed operands and others, all instruction sets, several threads.
+ * The addend may be a part of a larger array, and hold NaN and −0. */
+static void an_addition_in_the_product(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 1, 1},     {3, 2, 5},     {16, 1, 64},   {1, 70, 9},
+                                       {37, 29, 41},  {64, 24, 512}, {64, 24, 513}, {129, 40, 130},
+                                       {300, 70, 33}, {10, 260, 12}};
+    static const char *const isa[] = {"base", "avx2", "avx512"};
+    const int before = fx_num_threads();
+    for (int s = 0; s < 3; s++) {
+        if (!fxi_cpu_simd_choose(isa[s]))
+            continue;
+        fxi_reclaim_all();
+        for (size_t c = 0; c < sizeof sizes / sizeof *sizes; c++) {
+            FX_SCOPE;
+            const int64_t m = sizes[c][0], n = sizes[c][1], k = sizes[c][2];
+            fx_set_num_threads(1 + 2 * (int)(c % 2));
+            fx_array *part = fx_slice(RAND(m, n, 3), 2, 1, 2);
+            fx_array *odd = fx_where(fx_gt(RAND(m, n), 0.4F), NAN, fx_mul(RAND(m, n), -0.0F));
+            fx_array *const addends[] = {RAND(m, n), RAND(m), RAND(m, 1), fx_reshape(part, m, n),
+                                         leaf(odd)};
+            for (size_t i = 0; i < sizeof addends / sizeof *addends; i++)
+                check_addition(m, n, k, addends[i], (int)((c + i) % 4));
+        }
+    }
+    fxi_cpu_simd_choose(NULL);
+    fxi_reclaim_all();
+    fx_set_num_threads(before);
 }
 
 /* gelu's gradient needs what the bias was added to: that is what the product stores. */
@@ -344,13 +396,21 @@ int main(void)
     unsetenv("FX_EAGER");
 #define TEST(f) cmocka_unit_test_setup_teardown(f, clean_start, clean_end)
     const struct CMUnitTest tests[] = {
-        TEST(bias_and_activation),       TEST(a_layer_over_many_axes),
-        TEST(a_sum_of_two_products),     TEST(a_value_that_is_stored_ends_the_chain),
-        TEST(others_read_the_product),   TEST(a_product_is_scaled),
-        TEST(a_training_step),           TEST(convolution),
-        TEST(convolutions_of_all_sizes), TEST(batch_norms),
-        TEST(other_channel_values),      TEST(a_backend_refuses),
-        TEST(a_compiler_refuses),        TEST(the_cpu_refuses_16_bits),
+        TEST(bias_and_activation),
+        TEST(a_layer_over_many_axes),
+        TEST(a_sum_of_two_products),
+        TEST(an_addition_in_the_product),
+        TEST(a_value_that_is_stored_ends_the_chain),
+        TEST(others_read_the_product),
+        TEST(a_product_is_scaled),
+        TEST(a_training_step),
+        TEST(convolution),
+        TEST(convolutions_of_all_sizes),
+        TEST(batch_norms),
+        TEST(other_channel_values),
+        TEST(a_backend_refuses),
+        TEST(a_compiler_refuses),
+        TEST(the_cpu_refuses_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,16 +71,33 @@ static fx_tensor one_axis(const fx_tensor *t, int64_t length)
     return (fx_tensor){.dtype = t->dtype, .ndim = 1, .shape = {length}, .stride = {reach != 0}};
 }
 
+/* Copies all instructions but the first, an addition to the product: its result is now in register
+ * 0, and there is one result fewer before all later ones. */
+static fx_program without_addition(fx_program p, int nin, fx_instr *to)
+{
+    for (int k = 1; k < p.n; k++) {
+        fx_instr *ins = &to[k - 1];
+        *ins = p.instr[k];
+        for (int s = 0; s < ins->nsrc; s++)
+            if (ins->src[s] >= nin)
+                ins->src[s] = (uint8_t)(ins->src[s] == nin ? 0 : ins->src[s] - 1);
+    }
+    return (fx_program){to, p.n - 1};
+}
+
 /* Only Float32 and Float64: those products are stored exactly as they are computed. A 16-bit
  * product is computed in Float32 and would be rounded after the epilogue only; without fusion it is
  * rounded before it too. So results would depend on whether the planner fused. */
-fx_status fxi_cpu_epilogue_prepare(fx_step *step)
+fx_status fxi_cpu_epilogue_prepare_rest(fx_step *step, int added)
 {
     fx_tensor in[FXI_PROGRAM_OPERANDS];
+    fx_instr rest[FXI_PROGRAM_OPERANDS];
     const int dtype = step->out.dtype, nin = step->nin - 1;
-    if (!fx_step_has_epilogue(step))
+    fx_program epilogue = fx_step_program(step);
+    if (!fx_step_has_epilogue(step) || (added && epilogue.n == 1))
         return FX_OK;
-    if ((dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64) || nin > FXI_PROGRAM_OPERANDS)
+    if ((dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64) || nin > FXI_PROGRAM_OPERANDS ||
+        epilogue.n > FXI_PROGRAM_OPERANDS)
         return FX_STATUS_UNSUPPORTED;
     /* Operand 0 is the product itself; in[0] and in[1] of the step are the factors, which the
      * epilogue does not read. */
@@ -90,7 +107,11 @@ fx_status fxi_cpu_epilogue_prepare(fx_step *step)
         !fxi_is_dense(step->out.ndim, step->out.shape, step->out.stride))
         for (int k = 0; k < nin; k++)
             in[k] = one_axis(&in[k], fx_tensor_length(&step->out));
-    const fx_program epilogue = fx_step_program(step);
+    if (added) {
+        epilogue = without_addition(epilogue, nin, rest);
+        /* Nothing reads it any more. As one number it is not loaded either. */
+        memset(in[added - 1].stride, 0, sizeof in[added - 1].stride);
+    }
     const fxi_program_spec spec = {.program = epilogue,
                                    .nin = nin,
                                    .nout = 1,
@@ -99,6 +120,11 @@ fx_status fxi_cpu_epilogue_prepare(fx_step *step)
                                    .stretches = true,
                                    .out = {(uint8_t)(nin + epilogue.n - 1)}};
     return fxi_program_make(&spec, &step->ready);
+}
+
+fx_status fxi_cpu_epilogue_prepare(fx_step *step)
+{
+    return fxi_cpu_epilogue_prepare_rest(step, 0);
 }
 
 /* Runs the epilogue in place: the program reads and writes the product's memory. Its other operands

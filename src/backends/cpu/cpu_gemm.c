@@ -199,19 +199,21 @@ static const void *take_rows(const product *p, int64_t i, int64_t m, int64_t l, 
     return p->pack_a ? a : from;
 }
 
-/* Computes m rows by t->n columns: first the whole tiles of rows, then the rest. `a` and `c`: their
- * first rows. */
-static void run_tiles(const product *p, const void *a, char *c, int64_t m,
+/* Computes m rows by t->n columns: first the whole tiles of rows, then the rest. `a`, `c` and `d`:
+ * their first rows; d: NULL or added (fxi_gemm_tiles). */
+static void run_tiles(const product *p, const void *a, char *c, const char *d, int64_t m,
                       const fxi_gemm_tiles_fn *tiles, fxi_gemm_tiles *t)
 {
     const int64_t whole = m / p->mr * p->mr;
     t->a = a;
     t->c = c;
+    t->d = d;
     t->m = whole;
     if (whole > 0)
         tiles[2](t);
     t->a = at((char *)(uintptr_t)a, whole / p->mr * t->anext, p);
     t->c = at(c, whole, p);
+    t->d = d ? stored_at(d, whole, p) : NULL;
     t->m = m - whole;
     if (whole < m)
         tiles[t->m > p->core->lanes](t);
@@ -243,26 +245,30 @@ static void store_sums(const product *p, const float *sums, int64_t m, int64_t n
 /* Computes rows i0 … i1−1 of columns j0 … j1−1. The order of loops is that of the caches: a block
  * of terms, then a panel of B (first level), then the tiles of rows (second level). A part of one
  * tile of rows takes all its whole panels in one call, as each of them is used once only. `half`:
- * the Float32 sums of 16-bit results; other results are summed in C itself. */
+ * the Float32 sums of 16-bit results; other results are summed in C itself. D is added only to a
+ * sum of one block (fxi_cpu_gemm_adds). */
 static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char *a,
                      char *half)
 {
     const fxi_gemm *g = &p->g;
     const int64_t end = p->term + p->terms;
     char *c = stored_at(g->c, i0 + (p->first + j0) * g->csc, p), *sums = p->load ? half : c;
+    const char *d = g->d ? stored_at(g->d, i0 + (p->first + j0) * g->csd, p) : NULL;
     const int64_t nr = p->core->nr, whole = (j1 - j0) / nr * nr;
     fxi_gemm_tiles t; /* the functions above fill in what the tiles need */
     t.ccs = p->load ? i1 - i0 : g->csc;
+    t.dcs = g->csd;
     t.bcs = 0;
     for (int64_t l = p->term; l < end; l += p->kc) {
         t.k = fxi_cpu_min(p->kc, end - l);
-        t.accumulate = l > 0 || g->accumulate;
+        t.accumulate = l > 0 || g->accumulate || d;
         const void *rows = take_rows(p, i0, i1 - i0, l, a, &t);
         for (int64_t j = j0; j < j1; j += t.n) {
             const bool all = i1 - i0 <= p->mr && j == j0 && whole > 0;
             t.n = all ? whole : fxi_cpu_min(nr, j1 - j);
             const int width = take_columns(p, j, l, &t);
-            run_tiles(p, rows, at(sums, (j - j0) * t.ccs, p), i1 - i0,
+            run_tiles(p, rows, at(sums, (j - j0) * t.ccs, p),
+                      d ? stored_at(d, (j - j0) * g->csd, p) : NULL, i1 - i0,
                       p->core->tile[width / p->core->unit - 1], &t);
         }
     }
@@ -557,7 +563,7 @@ fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g)
 typedef struct tile_call {
     fxi_gemm_tiles_fn run;
     fxi_gemm_tiles tiles;
-    int64_t a, b, c;
+    int64_t a, b, c, d;
 } tile_call;
 
 struct fxi_gemm_plan {
@@ -583,11 +589,16 @@ static void add_call(fxi_gemm_plan *plan, int64_t i, int64_t m, int64_t j, int64
                         .acs = g->csa,
                         .anext = p->mr,
                         .ccs = g->csc,
+                        .dcs = g->csd,
                         .accumulate = g->accumulate};
     read_in_place(p, &t);
     const fxi_gemm_tiles_fn *run = p->core->tile[width_of(p, n) / p->core->unit - 1];
-    plan->call[plan->calls++] =
-        (tile_call){run[m % p->mr == 0 ? 2 : m > p->core->lanes], t, i, j * g->csb, i + j * g->csc};
+    plan->call[plan->calls++] = (tile_call){run[m % p->mr == 0 ? 2 : m > p->core->lanes],
+                                            t,
+                                            i,
+                                            j * g->csb,
+                                            i + j * g->csc,
+                                            i + j * g->csd};
 }
 
 fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g)
@@ -610,10 +621,20 @@ fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g)
     return plan;
 }
 
+/* An exchanged product has the rows of D apart, a vector's loops add to C only, 16-bit results are
+ * rounded before the addition, and a sum of several blocks is complete only after the last one. */
+bool fxi_cpu_gemm_adds(const fxi_gemm_plan *plan)
+{
+    const product *p = &plan->p;
+    return !p->exchanged && !p->vector && !p->load && p->kc >= p->g.k;
+}
+
 /* The prepared product with its operands, in the order in which they are multiplied. */
-static product with_operands(const fxi_gemm_plan *plan, const void *a, const void *b, void *c)
+static product with_operands(const fxi_gemm_plan *plan, const void *a, const void *b, const void *d,
+                             void *c)
 {
     product p = plan->p;
+    p.g.d = d;
     p.g.a = p.exchanged ? b : a;
     p.g.b = p.exchanged ? a : b;
     p.g.c = c;
@@ -622,7 +643,8 @@ static product with_operands(const fxi_gemm_plan *plan, const void *a, const voi
 
 /* Only the addresses differ from product to product. The plan is not changed, because threads share
  * it. */
-static void run_calls(const fxi_gemm_plan *plan, const void *a, const void *b, void *c)
+static void run_calls(const fxi_gemm_plan *plan, const void *a, const void *b, const void *d,
+                      void *c)
 {
     const product *p = &plan->p;
     for (int k = 0; k < plan->calls; k++) {
@@ -631,17 +653,22 @@ static void run_calls(const fxi_gemm_plan *plan, const void *a, const void *b, v
         t.a = stored_at(p->exchanged ? b : a, call->a, p);
         t.b = stored_at(p->exchanged ? a : b, call->b, p);
         t.c = stored_at(c, call->c, p);
+        if (d) {
+            t.d = stored_at(d, call->d, p);
+            t.accumulate = true;
+        }
         call->run(&t);
     }
 }
 
-fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *plan, const void *a, const void *b, void *c)
+fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *plan, const void *a, const void *b, const void *d,
+                           void *c)
 {
     if (plan->calls) {
-        run_calls(plan, a, b, c);
+        run_calls(plan, a, b, d, c);
         return FX_OK;
     }
-    product p = with_operands(plan, a, b, c);
+    product p = with_operands(plan, a, b, d, c);
     /* Tests may have changed the division into parts since the plan (fxi_cpu_parts_from). */
     if (!p.small && !p.vector) {
         p.a_bytes = p.b_bytes = p.c_bytes = p.kept_bytes = 0;
@@ -660,9 +687,9 @@ void fxi_cpu_gemm_run_alone(const fxi_gemm_plan *plan, const void *a, const void
                             void *memory)
 {
     if (plan->calls) {
-        run_calls(plan, a, b, c);
+        run_calls(plan, a, b, NULL, c);
         return;
     }
-    product p = with_operands(plan, a, b, c);
+    product p = with_operands(plan, a, b, NULL, c);
     run_alone(&p, memory);
 }

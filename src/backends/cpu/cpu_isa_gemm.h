@@ -131,12 +131,13 @@ enum { WIDE_f32 = 4, WIDE_f64 = 2 };
  * masks the rows that do not exist. A panel is packed in squares where its terms are neighbours in
  * memory; rows and terms that do not fill a square are copied one by one. */
 #define FXI_GEMM(S, NAME, T, V, H)                                                                 \
-    FXI_INLINE void store_##S(T *to, int64_t ccs, V(*sum)[2], int n, gemm_part_##S rest,           \
-                              const int VN, const int N, const bool part, const bool accumulate)   \
+    FXI_INLINE void store_##S(T *to, int64_t ccs, const T *d, int64_t dcs, V(*sum)[2], int n,      \
+                              gemm_part_##S rest, const int VN, const int N, const bool part,      \
+                              const bool accumulate)                                               \
     {                                                                                              \
         enum { L = sizeof(V) / sizeof(T) };                                                        \
         FXI_UNROLL                                                                                 \
-        for (int j = 0; j < N; j++, to += ccs) {                                                   \
+        for (int j = 0; j < N; j++, to += ccs, d += dcs) {                                         \
             /* Columns that do not exist were summed too, because a loop of constant length stays  \
              * in registers. */                                                                    \
             if (j >= n)                                                                            \
@@ -145,24 +146,25 @@ enum { WIDE_f32 = 4, WIDE_f64 = 2 };
             for (int i = 0; i < VN; i++) {                                                         \
                 /* Only the last vector of rows can be incomplete. */                              \
                 const bool masked = part && i == VN - 1;                                           \
-                V old = {0};                                                                       \
+                /* A sum of −0 becomes 0, so that adding D in the tile gives the bits of a       \
+                 * separate addition. */                                                           \
+                V y = sum[j][i] + (V){0}, old;                                                     \
                 if (accumulate && masked)                                                          \
-                    old = FXI_LOAD_PART_##NAME(rest, to + i * L);                                  \
-                else if (accumulate)                                                               \
-                    memcpy(&old, to + i * L, sizeof(V));                                           \
-                /* Without an old value it is added to 0, so that a sum of −0 becomes 0 in both  \
-                 * cases. */                                                                       \
-                old += sum[j][i];                                                                  \
+                    y += FXI_LOAD_PART_##NAME(rest, d + i * L);                                    \
+                else if (accumulate) {                                                             \
+                    memcpy(&old, d + i * L, sizeof(V));                                            \
+                    y += old;                                                                      \
+                }                                                                                  \
                 if (masked)                                                                        \
-                    FXI_STORE_PART_##NAME(rest, to + i * L, old);                                  \
+                    FXI_STORE_PART_##NAME(rest, to + i * L, y);                                    \
                 else                                                                               \
-                    memcpy(to + i * L, &old, sizeof(V));                                           \
+                    memcpy(to + i * L, &y, sizeof(V));                                             \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    FXI_INLINE void tile_##S(const fxi_gemm_tiles *t, const T *a, const T *b, T *c, int n,         \
-                             gemm_part_##S rest, const int VN, const int N, const bool part,       \
-                             const bool columns)                                                   \
+    FXI_INLINE void tile_##S(const fxi_gemm_tiles *t, const T *a, const T *b, T *c, const T *d,    \
+                             int n, gemm_part_##S rest, const int VN, const int N,                 \
+                             const bool part, const bool columns)                                  \
     {                                                                                              \
         enum { L = sizeof(V) / sizeof(T) };                                                        \
         const T *column[FXI_GEMM_NR];                                                              \
@@ -202,9 +204,9 @@ enum { WIDE_f32 = 4, WIDE_f64 = 2 };
         /* Two calls with a constant, so that the loop over the columns does not ask for every     \
          * vector. */                                                                              \
         if (t->accumulate)                                                                         \
-            store_##S(c, ccs, sum, n, rest, VN, N, part, true);                                    \
+            store_##S(c, ccs, d, t->dcs, sum, n, rest, VN, N, part, true);                         \
         else                                                                                       \
-            store_##S(c, ccs, sum, n, rest, VN, N, part, false);                                   \
+            store_##S(c, ccs, c, 0, sum, n, rest, VN, N, part, false);                             \
     }                                                                                              \
     /* The tiles of a panel of B follow each other, so that it stays in the first-level cache. The \
      * copy of the description cannot be the memory that the tiles write, so its fields stay in    \
@@ -213,16 +215,19 @@ enum { WIDE_f32 = 4, WIDE_f64 = 2 };
                               const bool part, const bool columns)                                 \
     {                                                                                              \
         const int lanes = (int)(sizeof(V) / sizeof(T)), rows = VN * lanes;                         \
-        const fxi_gemm_tiles t = *given;                                                           \
+        fxi_gemm_tiles t = *given;                                                                 \
+        if (!t.d)                                                                                  \
+            t.d = t.c, t.dcs = t.ccs;                                                              \
         const gemm_part_##S rest = FXI_PART_##NAME(part ? (int)t.m - (VN - 1) * lanes : lanes);    \
         const T *b = t.b;                                                                          \
+        const T *d = t.d;                                                                          \
         T *c = t.c;                                                                                \
-        for (int64_t j = 0; j < t.n; j += N, b += t.bnext, c += N * t.ccs) {                       \
+        for (int64_t j = 0; j < t.n; j += N, b += t.bnext, c += N * t.ccs, d += N * t.dcs) {       \
             const int n = t.n - j < N ? (int)(t.n - j) : N;                                        \
             const T *a = t.a;                                                                      \
             int64_t i = 0;                                                                         \
             do {                                                                                   \
-                tile_##S(&t, a, b, c + i, n, rest, VN, N, part, columns);                          \
+                tile_##S(&t, a, b, c + i, d + i, n, rest, VN, N, part, columns);                   \
                 i += rows, a += t.anext;                                                           \
             } while (!part && i < t.m);                                                            \
         }                                                                                          \

@@ -20,10 +20,14 @@ fx_status fxi_cpu_reduce_prepare(fx_step *step);
 void fxi_cpu_reduce_release(fx_step *step);
 fx_status fxi_cpu_reduce_program_prepare(fx_step *step);
 fx_status fxi_cpu_epilogue_prepare(fx_step *step);
+/* The same without the first instruction, an addition of input `added` that the product computes
+ * (0: with all instructions). No program without instructions is made: step->ready stays NULL. */
+fx_status fxi_cpu_epilogue_prepare_rest(fx_step *step, int added);
 void fxi_cpu_program_release(fx_step *step);
 fx_status fxi_cpu_matmul_prepare(fx_step *step);
 void fxi_cpu_matmul_release(fx_step *step);
-/* The program of the epilogue of a prepared matrix product. */
+/* The program of the epilogue of a prepared matrix product; NULL: it has none, or the product adds
+ * all of it. */
 const void *fxi_cpu_matmul_epilogue(const fx_step *step);
 
 /* Makes step->ready, the decisions that the step's kernel takes once (backend.h), and frees it. */
@@ -88,12 +92,13 @@ static inline bool fxi_cpu_is_half(int dtype)
 
 /* C (m×n) = A·B, or C += A·B: the blocked product of cpu_gemm.c for floats. 16-bit types cannot
  * accumulate. Strides are in elements: rs between rows, cs between columns; the rows of C are
- * neighbours in memory. k = 0 gives zeros. */
+ * neighbours in memory. k = 0 gives zeros. If `d` is not NULL, C = A·B + D; this needs a plan
+ * (fxi_cpu_gemm_adds). */
 typedef struct fxi_gemm {
     int64_t m, n, k;
-    const void *a, *b;
+    const void *a, *b, *d;
     void *c;
-    int64_t rsa, csa, rsb, csb, csc;
+    int64_t rsa, csa, rsb, csb, csc, csd;
     bool accumulate;
 } fxi_gemm;
 fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
@@ -102,7 +107,12 @@ fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
  */
 typedef struct fxi_gemm_plan fxi_gemm_plan;
 fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g);
-fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *p, const void *a, const void *b, void *c);
+/* d: NULL, or the D of C = A·B + D, if fxi_cpu_gemm_adds returns true for the plan. */
+fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *p, const void *a, const void *b, const void *d,
+                           void *c);
+/* Can products of this plan add a D whose rows are neighbours and whose columns are `csd` of the
+ * plan apart (0: one column for all)? The bits are those of a separate addition. */
+bool fxi_cpu_gemm_adds(const fxi_gemm_plan *p);
 /* A prepared product in the calling thread alone, with memory of fxi_cpu_gemm_plan_bytes bytes,
  * aligned to 64. Several threads may use one plan. */
 size_t fxi_cpu_gemm_plan_bytes(const fxi_gemm_plan *p);

@@ -39,6 +39,8 @@ static void (*const integer_gemm[FX_DTYPE_COUNT])(const fxi_gemm *) = {
 typedef struct prepared {
     void *epilogue;         /* a program; NULL: none */
     fxi_gemm_plan *product; /* NULL: integers, or an empty product */
+    int addend; /* the input that the product adds (fxi_gemm.d), so that the epilogue begins with
+                   its second instruction; 0: none */
 } prepared;
 
 /* ---- the step -------------------------------------------------------------------------------- */
@@ -151,28 +153,50 @@ static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n,
     return fxi_cpu_parallel_scratch(p.parts, bytes, run_part, &p);
 }
 
-/* fxi_cpu_epilogue_prepare stores its program in step->ready. The program then moves to `prepared`,
- * which takes its place there. */
+/* The number of the input that the epilogue adds first, if it is a matrix or one column (a bias)
+ * whose rows are neighbours in memory, as those of the product are; else 0. Only of a single
+ * product: a batch may repeat an operand. */
+static int addend_of(const fx_step *step)
+{
+    const fx_program e = fx_step_program(step);
+    const int64_t products = fxi_length(step->out.ndim - 2, step->out.shape + 2);
+    if (e.n == 0 || e.instr[0].op != FX_OP_ADD || products != 1 || step->out.stride[0] != 1)
+        return 0;
+    /* Register 0 is the product, and register r the input r + 1. */
+    const int input = 1 + (e.instr[0].src[0] ? e.instr[0].src[0] : e.instr[0].src[1]);
+    return step->in[input].stride[0] == 1 ? input : 0;
+}
+
+/* Plans the product. False if the allocation fails. */
+static bool plan_product(const fx_step *step, prepared *p)
+{
+    fxi_gemm g = product_of(step);
+    const int addend = addend_of(step), dtype = step->out.dtype;
+    g.csd = addend ? step->in[addend].stride[1] : 0;
+    if (dtype == FX_DTYPE_BOOL || integer_gemm[dtype] || g.m == 0 || g.n == 0 || g.k == 0)
+        return true;
+    p->product = fxi_cpu_gemm_prepare(dtype, &g);
+    p->addend = p->product && fxi_cpu_gemm_adds(p->product) ? addend : 0;
+    return p->product != NULL;
+}
+
+/* fxi_cpu_epilogue_prepare_rest stores its program in step->ready. The program then moves to
+ * `prepared`, which takes its place there. */
 fx_status fxi_cpu_matmul_prepare(fx_step *step)
 {
-    const fx_status status = fxi_cpu_epilogue_prepare(step);
-    void *epilogue = step->ready;
-    step->ready = NULL;
-    if (status)
-        return status;
     prepared *p = fxi_calloc(1, sizeof *p);
-    if (p) {
-        p->epilogue = epilogue;
-        step->ready = p;
-    } else {
-        fxi_program_free(epilogue);
+    if (!p || !plan_product(step, p)) {
+        fxi_free(p);
+        return fxi_cpu_no_memory(step);
     }
-    const fxi_gemm g = product_of(step);
-    const bool planned = step->out.dtype != FX_DTYPE_BOOL && !integer_gemm[step->out.dtype] &&
-                         g.m > 0 && g.n > 0 && g.k > 0;
-    if (p && planned)
-        p->product = fxi_cpu_gemm_prepare(step->out.dtype, &g);
-    return p && (p->product || !planned) ? FX_OK : fxi_cpu_no_memory(step);
+    const fx_status status = fxi_cpu_epilogue_prepare_rest(step, p->addend);
+    p->epilogue = step->ready;
+    step->ready = p;
+    if (status) {
+        fxi_cpu_matmul_release(step);
+        step->ready = NULL;
+    }
+    return status;
 }
 
 void fxi_cpu_matmul_release(fx_step *step)
@@ -188,12 +212,15 @@ const void *fxi_cpu_matmul_epilogue(const fx_step *step)
     return ((const prepared *)step->ready)->epilogue;
 }
 
-static fx_status multiply(const fx_step *step, const void *a, const void *b, void *c)
+static fx_status multiply(const fx_step *step, const void *const *in, void *c)
 {
     const prepared *p = step->ready;
     const int64_t n = fxi_length(step->out.ndim - 2, step->out.shape + 2);
+    /* The order of the factors in product_of. */
+    const bool swapped = step->out.stride[0] != 1;
+    const void *a = in[swapped], *b = in[!swapped];
     if (p && p->product && n == 1)
-        return fxi_cpu_gemm_run(p->product, a, b, c);
+        return fxi_cpu_gemm_run(p->product, a, b, p->addend ? in[p->addend] : NULL, c);
     fxi_gemm g = product_of(step);
     g.a = a;
     g.b = b;
@@ -208,13 +235,12 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
     const int dtype = step->out.dtype;
     if (dtype == FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, dtype);
-    /* The order of the factors in product_of. */
-    const bool swapped = step->out.stride[0] != 1;
-    if (multiply(step, in[swapped], in[!swapped], out))
+    if (multiply(step, in, out))
         return fxi_cpu_no_memory(step);
     /* A pass of its own over C: within a part of the product, columns of C are so short that the
-     * interpreter's calls would take longer than the pass (docs/design/0005). */
-    if (fx_step_has_epilogue(step))
+     * interpreter's calls would take longer than the pass (docs/design/0005). Only an addition is
+     * part of the product (addend_of). */
+    if (fx_step_has_epilogue(step) && fxi_cpu_matmul_epilogue(step))
         fxi_cpu_finish(&(fxi_finish){step, in, out});
     return FX_OK;
 }

@@ -50,7 +50,8 @@ typedef struct fxi_gemm_tiles {
     int64_t k;
     const void *a, *b;
     void *c;
-    int64_t acs, brs, bcs, ccs, anext, bnext;
+    const void *d; /* what `accumulate` adds to the product, columns dcs apart; NULL: C itself */
+    int64_t acs, brs, bcs, ccs, dcs, anext, bnext;
     int64_t m, n;
     bool columns, accumulate;
 } fxi_gemm_tiles;
