@@ -22,7 +22,7 @@
 enum {
     MOST_GRADIENTS = 8, /* the limit of fx_tree_walk */
     BUCKET_BYTES = 25 << 20,
-    LEAST_BUCKET = 256 << 10 /* a smaller bucket takes the time of one copy anyway */
+    LEAST_BUCKET = 256 << 10 /* a smaller bucket takes as long to copy */
 };
 
 /* The arrays at one position of the gradients, and their means. */
@@ -97,7 +97,8 @@ static bool same_size(const fx_array *x, const fx_array *y)
     return fx_eltype(x) == fx_eltype(y) && fxi_same_sizes(x, y);
 }
 
-/* Notes the row of an array. A gradient that is tied in one model and not in another has no mean.
+/* Notes the row of an array. False: the array has another row, so it is tied in this model but not
+ * in another one.
  */
 static bool note(averages *a, fx_array *x, int32_t number)
 {
@@ -302,7 +303,8 @@ static void average(averages *a)
     }
 }
 
-/* An update must still find that no copy's loss depends on a parameter. */
+/* True if no model's loss depends on the parameter. Its gradient is then not replaced, so that the
+ * update still recognises it. */
 static bool is_unused(const averages *a, const row *r)
 {
     bool unused = true;

@@ -205,8 +205,8 @@ fx_rule *fxi_dist_optimiser(fx_dist *d, const fx_dist_optimiser_args *given)
 {
     FXI_TAKE_OPTIONS(fx_dist_optimiser_args, FXI_DIST_OPTIMISER_ARGS, a, "dist_optimiser", given);
     if (!a_ok || fxi_dist_check("dist_optimiser", d, 0) != FX_OK)
-        return fxi_rule_shared(NULL, NULL, false);
-    return fxi_rule_shared(&d->communicator, a.rule, a.shard);
+        return fxi_rule_distributed(NULL, NULL, false);
+    return fxi_rule_distributed(&d->communicator, a.rule, a.shard);
 }
 
 static fx_walk find_divided(const fx_spot *at, void *user)

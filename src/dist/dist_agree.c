@@ -13,7 +13,7 @@
 
 /* ---- what an operation is -------------------------------------------------------------------- */
 
-enum { NO_STEP = -1, MEASUREMENT = -2 }; /* kinds */
+enum { NO_STEP = -1, MEASUREMENT = -2 }; /* kinds that no step has */
 const fxi_dist_header fxi_dist_no_step = {.kind = NO_STEP};
 const fxi_dist_header fxi_dist_measurement = {.kind = MEASUREMENT};
 

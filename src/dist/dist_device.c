@@ -1,9 +1,8 @@
 /* dist_device.c: operations on arrays of GPUs by NCCL or RCCL (by MPI: dist_aware.c).
  *
- * The group has been joined by MPI, over which the members agree on every operation, so a member
- * that is missing or runs another operation is named before the GPU begins. The host then waits
- * until the GPU has ended, because only a waiting host can give up on a connection whose other end
- * is gone.
+ * The members have joined the group by MPI, and agree over MPI on every operation, so a member that
+ * is missing or runs another operation is named before the GPU begins. The host then waits for the
+ * GPU, because only a waiting host can give up on a connection whose other end is gone.
  */
 #include "dist_group.h"
 
@@ -205,7 +204,7 @@ static fx_status send_id(fx_dist *d, fxi_device_id *id, char *why, size_t size)
     return status;
 }
 
-/* All members connect, or all fail with the first one's reason. */
+/* All members connect, or all fail with the reason of the first member that failed. */
 static fx_status connect(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     const fxi_device_transport *t = library_for(d, m->queue->backend);

@@ -187,7 +187,7 @@ static fx_status transfer_exactly(fx_dist *d, const fxi_dist_move *m, char *why,
 {
     const fxi_dist_header *h = m->what;
     const bool direct = is_direct(m);
-    /* In shared memory the transport divides, too. */
+    /* In shared memory the transport itself divides by the number of members. */
     const bool mean = h->kind != FX_COLLECTIVE_BROADCAST && h->fold == FX_REDUCE_MEAN && !m->shared;
     fxi_transport_call c = {.kind = h->kind,
                             .fold = mean ? FX_REDUCE_SUM : h->fold,
@@ -321,7 +321,7 @@ void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *
     fx_dist *d = (fx_dist *)(uintptr_t)self->user;
     char why[FXI_DIST_WHY] = "";
     fxi_mutex_lock(&d->lock);
-    /* After an operation that failed on all members, the others do not wait for this one. */
+    /* After an operation that failed on all members, the others do not wait for this member. */
     if (!d->broken && !d->told)
         fxi_dist_share(d, status, reason, why, sizeof why);
     if (d->broken && !*d->why)

@@ -10,22 +10,22 @@
 
 enum { FXI_DIST_WHY = 500, FXI_DIST_REASON = 300 };
 
-/* The plugins that move memory of devices. */
 enum { FXI_DIST_DEVICES = 2 };
-/* The libraries that move memory of devices, each of one backend. */
+/* The plugins that move memory of devices, each for one backend. */
 typedef struct fxi_device_library {
-    const char *plugin, *backend, *variable; /* variable: names the library's file, or is "off" */
+    const char *plugin, *backend, *variable; /* variable of the environment: names the library's
+                                                file, or is "off" */
 } fxi_device_library;
 extern const fxi_device_library fxi_device_libraries[FXI_DIST_DEVICES];
 
 /* Operations that a thread of the group runs beside the steps of a plan (dist_queue.c). */
 typedef struct fxi_dist_queue {
-    fxi_mutex lock; /* protects the members below */
+    fxi_mutex lock; /* protects the fields below */
     fxi_cond changed;
-    struct fxi_dist_ticket *head, *tail; /* those that wait */
+    struct fxi_dist_ticket *head, *tail; /* operations that wait */
     bool running;                        /* the thread runs one; atomic */
     bool ends;
-    fx_status failed; /* status of a failed operation, until the plan is told; its reason */
+    fx_status failed; /* status of a failed operation until the plan finishes it; FX_OK: none */
     char why[FXI_DIST_WHY];
     fxi_thread thread;
     long process; /* the process that has the thread; 0: not started */
@@ -35,10 +35,11 @@ struct fx_dist {
     fx_communicator communicator; /* the one that nodes refer to; its `user` is this group */
     const fxi_transport *transport;
     fxi_transport_group group;
-    double limit;     /* of waiting, in seconds; doubled while a connection is made */
+    double limit;     /* of waiting, in seconds; doubled while the members compare whether a
+                         connection failed */
     bool fixed_order; /* the option of fx_dist_init */
     bool narrow;      /* its option .wire is BFloat16 */
-    fxi_mutex lock;   /* protects the members below: one operation runs at a time */
+    fxi_mutex lock;   /* protects the fields below: one operation runs at a time */
     int64_t number;   /* operations so far, in messages and in `progress` */
     int64_t calls;    /* of the transport so far: an operation has two or more */
     double waited;    /* seconds that this member has waited for the others */
@@ -66,7 +67,7 @@ void fxi_dist_begin(fx_dist *d, const fxi_transport *transport, const fxi_transp
                     double limit);
 /* Frees the buffers of a group that is no longer used. For tests. */
 void fxi_dist_end(fx_dist *d);
-/* FX_OK for a group of this process; else the error is recorded. */
+/* FX_OK if d is a group and `root` one of its ranks; else the error is recorded. */
 fx_status fxi_dist_check(const char *op, const fx_dist *d, int root);
 
 /* ---- operations (dist_group.c) --------------------------------------------------------------- */
@@ -88,7 +89,7 @@ typedef struct fxi_dist_move {
     const fx_device_queue *queue; /* NULL: in host memory */
     bool shared;                  /* by memory that all members share (fxi_transport.shares) */
     /* Called before the members agree: allocates buffers, or waits for earlier work of the GPU. If
-     * it fails, all members refuse with its reason. */
+     * it fails, the operation fails on all members with its reason. */
     fx_status (*ready)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
     fx_status (*move)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);
 } fxi_dist_move;
@@ -145,8 +146,8 @@ size_t fxi_dist_statements_bytes(int size);
 
 /* ---- in device memory (dist_device.c) -------------------------------------------------------- */
 
-/* The plugin "nccl" or "rccl", with its library open. NULL if there is none; if one cannot be used,
- * a warning says why. */
+/* The plugin "nccl" or "rccl", with its library open. NULL if no file of that name can be used;
+ * each file that exists is named in a warning with the reason. */
 const fxi_device_transport *fxi_device_transport_find(const char *name);
 /* Opens the libraries for devices, on all members the same ones. */
 fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size);

@@ -126,7 +126,7 @@ static bool select_device(const device_set *s, int k, char *why, size_t size)
 }
 
 /* Calls `act` for each device between the begin and the end of a group. The group is ended after a
- * failure too: otherwise it would take in the thread's later calls. */
+ * failure too: otherwise it would include the thread's later calls. */
 static bool in_a_group(device_set *s, bool (*act)(device_set *s, int k, char *why, size_t size),
                        char *why, size_t size)
 {
@@ -282,7 +282,8 @@ static fx_status evaluate(device_set *s, fx_array *const *vectors, fx_array **ou
     fxi_context *c = fxi_here();
     fxi_node *nodes[FXI_LOCAL_MOST], *before = c->collective;
     fx_status status = FX_OK;
-    c->collective = NULL; /* an operation of a group of processes, which waits for others */
+    c->collective = NULL; /* an operation of a group of processes must not run here: it waits for
+                             other processes */
     s->arrived = 0;
     for (int k = 0; k < s->n && status == FX_OK; k++) {
         out[k] = mean_of(s, k, vectors[k]);
@@ -302,7 +303,7 @@ static fx_status evaluate(device_set *s, fx_array *const *vectors, fx_array **ou
     return status;
 }
 
-/* If the devices cannot be connected, a warning says why, and copies do the same. */
+/* If the devices cannot be connected, a warning gives the reason, and fx_average copies instead. */
 static fx_status mean(device_set *s, fx_array *const *vectors, fx_array **out)
 {
     const bool connects = !s->connected;

@@ -5,9 +5,9 @@
  * fxi_dist_run does: the order, the bits, the messages and the time limit are the same.
  *
  * All members must run the same operations. If one fails, it fails on all members, but some may
- * have begun more of the plan's operations than others. So those begun after it fail with the same
- * message without being run, until the plan finishes the operation that failed, and so learns of
- * the failure.
+ * have begun more of the plan's operations than others. Therefore those begun after it fail with
+ * the same message, without being run, until the plan finishes the operation that failed and learns
+ * of the failure.
  */
 #include "dist_group.h"
 
@@ -24,7 +24,8 @@ typedef struct fxi_dist_ticket {
     fx_status status;
     bool ended, failed_first;
     char why[FXI_DIST_WHY];
-    struct fxi_dist_ticket *next; /* the operation begun after it; read only until it runs */
+    struct fxi_dist_ticket *next; /* the operation begun after it; not read after this one has begun
+                                     to run */
 } ticket;
 
 /* Ends an operation without running it, because an earlier one has failed. */
@@ -73,7 +74,8 @@ static void *run_operations(void *group)
     return NULL;
 }
 
-/* Starts the thread, once. False: there is none, also in the child of a fork. */
+/* Starts the thread, once. False: it cannot be started, or this process is a child (fork) of the
+ * one that started it. */
 static bool started(fx_dist *d)
 {
     fxi_dist_queue *q = &d->queue;

@@ -16,7 +16,7 @@ void fxi_dist_note_constant(void *state, void *model, void *gradient);
 /* Gives all members the same sums of AccumGrads, so that one of them can save the state. */
 fx_status fxi_dist_settle(fx_dist *d, void *state);
 
-/* The seconds that this member has waited so far for the others to come to an operation. */
+/* The seconds that this member has waited so far for the others at operations. */
 double fxi_dist_waited(fx_dist *d);
 
 /* Has the state arrays that are divided among the members? */

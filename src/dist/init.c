@@ -24,16 +24,16 @@ static bool ready[FX_NCCL + 1]; /* by kind: has fx_dist_init succeeded? */
 
 /* ---- the plugin ------------------------------------------------------------------------------ */
 
-typedef struct joint {
+typedef struct joined_group {
     const void *communicator;
     const fxi_transport *transport;
     fxi_transport_group group;
     char why[FXI_PLUGIN_WHY];
-} joint;
+} joined_group;
 
 static const char *take(const fx_plugin_head *plugin, void *user)
 {
-    joint *j = user;
+    joined_group *j = user;
     const fxi_transport *t = (const fxi_transport *)plugin;
     if (!t->open || !t->run)
         return "its table must have open and run";
@@ -43,7 +43,7 @@ static const char *take(const fx_plugin_head *plugin, void *user)
     return why;
 }
 
-static bool open_plugin(const char *name, joint *j)
+static bool open_plugin(const char *name, joined_group *j)
 {
     static const uint32_t sizes[] = FXI_TRANSPORT_SIZES_HERE;
     const fxi_plugin_request request = {.kind = FX_PLUGIN_TRANSPORT,
@@ -104,7 +104,7 @@ static fx_status agree(fx_dist *d)
 
 /* The error if the launcher's processes are not in one group, because srun has connected none, or
  * the plugin or the MPI library belongs to another MPI. */
-static fx_status not_one_group(const joint *j, const fxi_launcher *l, int n)
+static fx_status not_one_group(const joined_group *j, const fxi_launcher *l, int n)
 {
     if (!l->plugin)
         return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",
@@ -121,8 +121,8 @@ static fx_status join(const fx_dist_init_args *a)
 {
     int n;
     const fxi_launcher *l = fxi_launcher_of_process(&n);
-    joint j = {.communicator = a->communicator,
-               .group = {.size = 1, .local_size = 1, .library = "no MPI"}};
+    joined_group j = {.communicator = a->communicator,
+                      .group = {.size = 1, .local_size = 1, .library = "no MPI"}};
     const char *name = a->library ? a->library : l ? l->plugin : NULL;
     if (a->communicator && !name)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",

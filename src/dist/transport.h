@@ -118,7 +118,7 @@ typedef struct fxi_device_transport {
     /* Between group(true) and group(false), `join` and `run` are called for each of several devices
      * of this process, and begin together. NULL on success, else the reason. */
     const char *(*group)(bool begin);
-    /* The state of the connection. If it is FAILED, `why` says the reason. */
+    /* The state of the connection. If it is FAILED, `why` gets the reason. */
     fxi_device_state (*state)(void *connection, char *why, size_t size);
     /* Queues ALL_REDUCE or BROADCAST in a stream; `in` and `out` are in device memory. `fold` may
      * be MEAN. Afterwards the library calls `state` until it is READY. */

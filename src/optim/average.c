@@ -7,10 +7,10 @@
  * zeros (update_items.c). Everything here records nodes, so the means are part of the plan of the
  * update.
  *
- * The last arrays come first, because the backward pass computes their gradients first. The plan
- * begins to send a bucket when it is complete, and computes the gradients of the next one meanwhile
- * (plan/overlap.c). Only the last bucket is sent after the backward pass. A model has about SHARES
- * buckets, so that the last one is small.
+ * The buckets are filled from the end of the list, because the backward pass computes the gradients
+ * of the last layers first. The plan begins to send a bucket when it is complete, and computes the
+ * gradients of the next one meanwhile (plan/overlap.c). Only the last bucket is sent after the
+ * backward pass. A model has about SHARES buckets, so that the last one is small.
  *
  * A sum of means is the mean of the sums. So while an AccumGrad adds up gradients, each member adds
  * up its own, and only the complete sum is averaged.
@@ -34,7 +34,7 @@ typedef struct bucket {
     fx_dtype type;
     int64_t bytes, n;
     int64_t most;       /* a bucket with that many bytes is full */
-    bool exact;         /* the arrays must not be rounded on the way */
+    bool exact;         /* the arrays must not be rounded when they are sent */
     double weight;      /* of this member; negative: all have the same */
     fx_array ***arrays; /* the list has memory for twice as many */
 } bucket;
@@ -93,7 +93,7 @@ static fx_array *part_like(fx_array *vector, const fx_array *x, int64_t *io_at)
     return fxi_reshape(fx_slice(vector, 0, start, *io_at), fx_ndims(x), sizes);
 }
 
-/* Numbers that travel with the first bucket: the guard of the update, or the caller's. */
+/* Numbers that are averaged with the first bucket: the guard of the update, or the caller's. */
 typedef struct extras {
     fx_array **all;
     int n;
@@ -193,7 +193,7 @@ static fx_status finish(bucket *b, extras *r)
 /* ---- sums of AccumGrad ----------------------------------------------------------------------- */
 
 /* The factor by which this member multiplies its gradients, so that the plain mean over the members
- * is the weighted mean. It costs one small operation. */
+ * is the weighted mean. Computing it takes one small collective operation. */
 typedef struct share {
     double weight; /* negative: all members have the same */
     const fx_communicator *among;
@@ -256,7 +256,7 @@ static fx_array *flag_of(fx_array *guard)
     return fx_where(fx_all(fx_isfinite(fx_want(guard))), fx_scalar(0), fx_scalar(NAN));
 }
 
-/* The last item before item i whose gradient is averaged; −1: none. */
+/* The nearest item before item i whose gradient is averaged; −1: none. */
 static int64_t previous_distributed(const fxi_items *s, int64_t i)
 {
     const fx_rule *none = NULL; /* a rule that averages nothing; most items have the same rule */

@@ -1,10 +1,10 @@
 /* copied_rule.c: applies a rule to further parameters by copying the nodes of an application.
  *
  * A formula makes a handle for each intermediate value, and each of its calls checks its operands.
- * The next parameters with the same literals would get the same nodes over other operands, because
- * nearly all formulas are elementwise. So the nodes of one application become a list, from which
- * the nodes of the next parameters are made without calls and handles. The graph is the one that
- * the formula would have made.
+ * Further parameters with the same literals get the same nodes with other operands, because nearly
+ * all formulas are elementwise. So the nodes of one application become a list, from which the nodes
+ * of further parameters are made without calls and handles. The graph is the one that the formula
+ * would have made.
  *
  * A list is made only if all its nodes are elementwise, and if all arrays of the application have
  * one shape and device, have axes and are not empty. The last two conditions exclude 0-d values,

@@ -6,7 +6,7 @@
  * member has the bits that an undivided rule computes, if the rule treats each element by itself.
  *
  * A part has no alignment and no least size: the parts of an array differ by at most one element,
- * so the memory of a member is its share also if one array is as large as all others together.
+ * so every member needs the same memory, even if one array is as large as all others together.
  */
 #include "update_items.h"
 
@@ -23,7 +23,7 @@ enum { SENT_BYTES = 25 << 20 };
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* The first element of a member's part of n; that of the member after the last one is n. */
+/* The first element of a member's part of n elements; n if `rank` is the number of members. */
 static int64_t begin_of(const fx_communicator *among, int64_t n, int32_t rank)
 {
     const int64_t more = n % among->size;
@@ -47,9 +47,9 @@ fx_array *fxi_own_part(const fx_rule *r, fx_array *x)
     return among && !fx_is_error(x) ? part_of(among, x, among->rank) : x;
 }
 
-/* The part that member `rank` sends to all. `own` is on the device of the operation: a part that
- * was made of literals or random numbers alone names no device, and collective operations have an
- * order among those of one device only. */
+/* The part that member `rank` sends to all. `own` is on the device of the operation. A part that
+ * was made only of literals or random numbers has no device, and gets this one, because only the
+ * collective operations of one device are run in order. */
 static fx_array *sent_by(const fx_communicator *among, int32_t rank, fx_array *x,
                          const fx_array *own)
 {
@@ -75,7 +75,8 @@ typedef struct sending {
         **sent; /* space for the parts of one member, and for one vector of each member */
 } sending;
 
-/* The vector of a member's new parts. The others know its length only; they pass old values. */
+/* The vector of a member's new parts. The other members know only its length; they pass old
+ * values. */
 static fx_array *parts_of(const sending *s, int32_t rank)
 {
     for (int64_t i = 0; i < s->n; i++)
@@ -211,7 +212,7 @@ static void *whole_leaf(void *object, void *user)
     return fx_is_error(parts.rule) ? (c->status = FX_STATUS_MEMORY, object) : fxi_leaf_new(&parts);
 }
 
-/* All arrays of a state are in leaves. */
+/* For arrays outside of leaves; a state has none. */
 static fx_array *same(fx_array *x, void *user)
 {
     (void)user;

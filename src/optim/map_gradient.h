@@ -4,8 +4,8 @@
 
 #include <cflux/tree.h>
 
-/* fx_fmap_with for a gradient. Arrays on which the loss does not depend are not changed, so that
- * an update still finds them (fxi_is_no_gradient). */
+/* fx_fmap_with for a gradient. The gradients of parameters on which the loss does not depend are
+ * not changed, so that an update still recognises them (fxi_is_no_gradient). */
 void *fxi_map_gradient(fx_map_user_fn f, void *user, void *gradient);
 
 #endif

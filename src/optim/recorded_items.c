@@ -124,7 +124,7 @@ static bool same_trees(const fxi_context *c, recorded_items *r, const fxi_update
     for (int32_t i = 0; i < r->nleaves; i++)
         if (r->leaves[i].leaf->frozen != r->leaves[i].frozen)
             return false;
-    /* Only after the comparison with the map is it known that x exists. */
+    /* x may have been freed since: it exists only if the map lists it. */
     for (int64_t i = 0; i < r->n; i++) {
         const known_item *k = &r->all[i];
         const fxi_map_result *m = &r->trees[k->tree].map;

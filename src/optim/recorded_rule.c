@@ -67,8 +67,7 @@ void fxi_note_rule(fxi_context *c, fxi_rule_run *run, const fxi_items *s, int64_
     const fxi_state_leaf *l = s->all[i].leaf;
     const int n = 2 + (int)l->states.n;
     fxi_tape_inside(c->tape, first);
-    /* The calls of a composed rule for a parameter may depend on more than the calls for the
-     * previous parameter. */
+    /* The calls of a composed rule may depend on more than its literals and operands. */
     if (!shared || n > OPERANDS || fxi_rule_parts(l->rule) ||
         !fxi_tape_can_skip(c->tape, first, false, n)) {
         run->n = 0;

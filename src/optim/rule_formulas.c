@@ -170,7 +170,8 @@ fx_array *fxi_apply_nesterov(fxi_application *s)
 
 /* ---- changes from signs ---------------------------------------------------------------------- */
 
-/* value·sign(of), with fewer operands than fx_sign has, so that the update stays one step. */
+/* value·sign(of), with fewer literals than fx_mul(value, fx_sign(of)), so that the update stays one
+ * step. */
 static fx_array *with_sign(fx_array *of, fx_array *value, fx_array *negated, fx_array *zero)
 {
     fx_array *below = fx_where(fx_lt(of, zero), negated, of);
@@ -337,15 +338,16 @@ fx_array *fxi_apply_nadam(fxi_application *s)
     return fx_keep(fx_mul(fx_div(mean, fx_add(root, epsilon)), eta));
 }
 
-/* The factor r; 0 where the variance of the rate is not bounded yet (ρ ≤ 4). ρ is the number of
- * gradients that β₂'s average has seen, and ρ∞ its limit: Liu et al., 2020, section 3. */
+/* The factor r; 0 where the variance of the rate is not bounded yet (ρ ≤ 4). ρ is the effective
+ * number of gradients in β₂'s average, and ρ∞ its limit: Liu et al., 2020, section 3. */
 static double rectification(const fx_rule *r, double power2, double t)
 {
     const double most = 2 / (1 - r->beta2) - 1, rho = most - 2 * t * power2 / (1 - power2);
     return rho > 4 ? sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) : 0;
 }
 
-/* The largest number of a type, rounded down for Float32, which BFloat16 shares. */
+/* The largest Float16, or the largest power of 2 of the other types. BFloat16 has the range of
+ * Float32. */
 static double largest_of(fx_dtype type)
 {
     return type == FX_DTYPE_F16 ? 65504 : type == FX_DTYPE_F64 ? 0x1p1023 : 0x1p127;
@@ -449,8 +451,8 @@ static void must_be_finite(fxi_application *s, const fx_rule *rule, fx_array *no
     all->all[all->n++] = (fxi_checked){norm, rule, s->x};
 }
 
-/* Squares of larger or smaller numbers, and their sums, leave the range of Float32. Other numbers
- * are divided by 1, which changes no bit: the norm is then that of Optimisers.jl. */
+/* Powers of numbers beyond 2⁴⁰ or below 2⁻⁴⁰, and their sums, can leave the range of Float32. Other
+ * numbers are divided by 1, which changes no bit: the norm is then that of Optimisers.jl. */
 fx_array *fxi_norm_scale(fx_array *largest)
 {
     fx_array *huge = fx_and(fx_gt(largest, 0x1p40), fx_isfinite(largest)),
@@ -497,8 +499,8 @@ fx_array *fxi_apply_clip_norm(fxi_application *s)
     return fx_keep(fx_mul(s->dx, fx_cast(factor, fx_eltype(s->dx))));
 }
 
-/* sum ← sum + dx/n; the n-th gradient returns the mean and the next one begins a new sum. NULL: the
- * parameter does not change, and later rules of a chain do not run. */
+/* sum ← sum + dx/n; the n-th call returns the mean, and the next one begins a new sum. Other calls
+ * return NULL: the parameter does not change, and later rules of a chain do not run. */
 fx_array *fxi_apply_accum_grad(fxi_application *s)
 {
     const fx_rule *r = s->rule;
@@ -514,7 +516,7 @@ fx_array *fxi_apply_accum_grad(fxi_application *s)
 /* ---- rules of rules -------------------------------------------------------------------------- */
 
 /* Each rule gets the result of the previous one as its gradient, and its part of the lists of
- * states and numbers. NULL of a rule ends the chain. */
+ * states and numbers. A rule that returns NULL ends the chain. */
 fx_array *fxi_apply_optimiser_chain(fxi_application *s)
 {
     fx_array *dx = s->dx;

@@ -76,7 +76,7 @@ static const fx_field mixed_fields[] = {FIELD(rules, LIST), NUMBER(scale), FIELD
     RULES_OF_OPTIONS(RULE)                                                                         \
     RULE(CHAIN, optimiser_chain, "OptimiserChain", chain_fields, "", FXI_NO_ARGS)                  \
     RULE(MIXED, mixed_precision, "MixedPrecision", mixed_fields, "", FXI_NO_ARGS)                  \
-    RULE(SHARED, optimiser_chain, "DistributedOptimizer", chain_fields, "", FXI_NO_ARGS)
+    RULE(DISTRIBUTED, optimiser_chain, "DistributedOptimizer", chain_fields, "", FXI_NO_ARGS)
 
 #define NAMED(NAME, function, text, fields, state, MEMBERS) NAME,
 enum { ALL_RULES(NAMED) RULES };
@@ -145,7 +145,7 @@ bool fxi_rule_is_mixed(const fx_rule *r, fx_dtype *out_type)
 
 static bool contains_rules(const row *w)
 {
-    return w == &rows[CHAIN] || w == &rows[MIXED] || w == &rows[SHARED];
+    return w == &rows[CHAIN] || w == &rows[MIXED] || w == &rows[DISTRIBUTED];
 }
 
 const fx_list *fxi_rule_parts(const fx_rule *r)
@@ -334,8 +334,8 @@ static void describe_fields(const fx_rule *r, fx_text *text)
 
 /* "Descent(0.1)"; "Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)";
  * "OptimiserChain(ClipGrad(delta=1.0), Descent(0.1))"; "MixedPrecision{Float32}(Descent(0.1))".
- * As Optimisers.jl 0.4.8, which prints the numbers of ClipNorm, AccumGrad and MixedPrecision with
- * their types instead, and RMSProp without the last parenthesis. */
+ * Optimisers.jl 0.4.8 prints the same, except that it prints the numbers of ClipNorm, AccumGrad and
+ * MixedPrecision with their types, and RMSProp without the closing parenthesis. */
 static void describe(const void *self, fx_text *text)
 {
     const fx_rule *r = self;
@@ -436,12 +436,12 @@ static bool fits_inside(const row *w, const fx_rule *inner)
                     fxi_type_name(inner));
         return false;
     }
-    const bool shared = row_of(inner) == &rows[SHARED] && w != &rows[MIXED];
-    if (shared || fxi_rule_is_mixed(inner, &type))
+    const bool distributed = row_of(inner) == &rows[DISTRIBUTED] && w != &rows[MIXED];
+    if (distributed || fxi_rule_is_mixed(inner, &type))
         fx_fail(FX_STATUS_ARGUMENT, w->type.name,
                 "%s cannot be inside another rule: it must be the outermost rule",
                 row_of(inner)->type.name);
-    return !shared && !fxi_rule_is_mixed(inner, &type);
+    return !distributed && !fxi_rule_is_mixed(inner, &type);
 }
 
 /* The number of rules, those inside of others included. A chain limits it (MOST_RULES), so that a
@@ -509,9 +509,9 @@ static const fx_rule *indivisible(const fx_rule *r)
     return found;
 }
 
-fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule, bool shard)
+fx_rule *fxi_rule_distributed(const fx_communicator *among, fx_rule *rule, bool shard)
 {
-    const row *w = &rows[SHARED];
+    const row *w = &rows[DISTRIBUTED];
     fx_dtype type;
     const bool mixed = fxi_rule_info_of(rule) && fxi_rule_is_mixed(rule, &type);
     fx_rule *inner = mixed ? rule->rules.items[0] : rule;
@@ -537,7 +537,7 @@ const fx_communicator *fxi_rule_among(const fx_rule *r)
 {
     if (row_of(r) == &rows[MIXED])
         r = r->rules.items[0];
-    return row_of(r) == &rows[SHARED] && r->among->size > 1 ? r->among : NULL;
+    return row_of(r) == &rows[DISTRIBUTED] && r->among->size > 1 ? r->among : NULL;
 }
 
 const fx_communicator *fxi_rule_divides(const fx_rule *r)

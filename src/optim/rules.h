@@ -31,8 +31,9 @@ struct fx_rule {
 
 /* A norm that must be finite, or the update fails. */
 typedef struct fxi_checked {
-    fx_array *norm;      /* 0-d; also a sum of magnitudes for MixedPrecision */
-    const fx_rule *rule; /* NULL: fails without an error record */
+    fx_array *norm;      /* 0-d; of a MixedPrecision: the largest magnitude */
+    const fx_rule *rule; /* a ClipNorm; NULL: a MixedPrecision, which fails without an error
+                            record */
     fx_array *x;         /* the parameter */
 } fxi_checked;
 typedef struct fxi_checks {
@@ -110,13 +111,13 @@ fx_rule *fxi_rule_numbers_in(const fx_rule *r, const double *numbers);
  * them where that is needed, else 1. 0-d, as `largest`. */
 fx_array *fxi_norm_scale(fx_array *largest);
 
-/* min(most/norm, 1), 0-d: the factor that clips a gradient with this norm; 0 if `most` and the norm
- * are 0. `literal`: an array of `most`. */
+/* min(most/norm, 1), 0-d: the factor that clips a gradient with this norm; 0 if `most` is 0, also
+ * where the norm is 0. `literal`: `most` as an array. */
 fx_array *fxi_norm_factor(fx_array *literal, double most, fx_array *norm);
 
 /* Makes a DistributedOptimizer: a rule that is applied to the mean of the gradients of all members.
  * A MixedPrecision must stay the outermost rule, so there its inner rule is wrapped. */
-fx_rule *fxi_rule_shared(const fx_communicator *among, fx_rule *rule, bool shard);
+fx_rule *fxi_rule_distributed(const fx_communicator *among, fx_rule *rule, bool shard);
 /* The communicator among whose members the rule divides its state (divide.c); NULL: it does not. */
 const fx_communicator *fxi_rule_divides(const fx_rule *r);
 /* A copy of a rule that divides its state, but with an undivided state; the error object if memory

@@ -87,7 +87,8 @@ static void leaf_describe(const void *self, fx_text *text)
         add_summary(text, l->rule);
     else {
         fx_type_of(l->rule)->describe(l->rule, text); /* a chain may be longer than a summary */
-        /* the type of the parameter is not known here: a copy is one array more */
+        /* the type of the parameter is not known here, but one array more than the rule needs is a
+         * copy */
         const bool copy = l->states.n > fxi_rule_nstates(l->rule, fxi_rule_state_type(l->rule, 0));
         fx_text_add(text, ", ");
         add_state(text, l->rule, copy, &(cursor){l->states.items, l->numbers});

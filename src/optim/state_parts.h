@@ -16,10 +16,11 @@ fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n, b
 
 enum { FXI_RULE_STATES = 16, FXI_RULE_NUMBERS = 16 }; /* maximum per parameter */
 
-/* The state of one array: the arrays that the rule keeps, with the array's sizes and the type of
- * fxi_rule_state_type, and the powers of β. fxi_leaf_of takes a leaf of a state apart; false if the
- * object is not a leaf. fxi_setup_with is fx_setup with leaves that `leaf_of` fills in, one for
- * each distinct trainable array; a status other than FX_OK, which `leaf_of` records, ends it. */
+/* The state of one array: the arrays that the rule keeps, with the sizes of fxi_own_part and the
+ * type of fxi_rule_state_type, and its numbers: powers of β and counts. fxi_leaf_of takes a leaf of
+ * a state apart; false if the object is not a leaf. fxi_setup_with is fx_setup with leaves that
+ * `leaf_of` fills in, one for each distinct trainable array; a status other than FX_OK, which
+ * `leaf_of` records, ends it. */
 typedef struct fxi_leaf {
     fx_rule *rule;
     int nstates;
@@ -39,9 +40,9 @@ bool fxi_leaf_divided(const void *object);
 void *fxi_states_whole(void *state);
 fx_status fxi_states_divide(void *state, void *whole);
 
-/* The rule with this name in Optimisers.jl, with its defaults except for the given numbers and the
- * flag .centred that it has. An error object if there is no such rule, if it contains rules, or if
- * a number is refused. */
+/* The rule with this name in Optimisers.jl. The given numbers and .centred replace its defaults if
+ * it has such fields. An error object if there is no such rule, if it contains rules, or if a
+ * number is refused. */
 fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool centred);
 bool fxi_rule_exists(const char *name);
 /* True for a rule of the library. The name is not enough: a program's own type may have the same

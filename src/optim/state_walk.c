@@ -44,7 +44,7 @@ static bool walk_leaves(leaves *all, void *state, fx_status *out)
     return state && (all->n > 0 || !all->other);
 }
 
-/* Calls f once for every leaf, also for a tied one. */
+/* Calls f once for every leaf, even if several paths lead to it. */
 static fx_status each_leaf(const char *op, void *state, leaf_fn f, void *user)
 {
     leaves all = {.f = f, .user = user};
@@ -321,8 +321,8 @@ static fx_status fail_rule(fx_rule *rule)
                    "the other state belongs to another rule than %s", text);
 }
 
-/* Makes the new rule of a leaf. Consecutive leaves share it if their rules are one, and their
- * numbers equal. */
+/* Makes the new rule of a leaf. Consecutive leaves share it if they share their old rule and have
+ * equal numbers. */
 static void prepare_rule(fxi_state_leaf *l, void *user)
 {
     numbering *g = user;

@@ -46,7 +46,7 @@ fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms
     for (int i = 0; i <= l->states.n; i++)
         if (it->values[i] && fx_is_error(it->values[i]))
             return fx_array_status(it->values[i]);
-    /* A copy would not add its norms. */
+    /* A copied application would not add its norms. */
     if (norms->n > nnorms)
         copied->from = NULL;
     return norms->no_memory ? fxi_update_no_memory() : FX_OK;

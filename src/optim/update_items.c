@@ -264,7 +264,7 @@ static void take_leaf(fxi_items *s, const fx_spot *at)
 {
     fxi_state_leaf *l = at->objects[0];
     void *x = at->objects[1], *g = at->objects[2];
-    /* All members must average the same arrays, so one that this member did not use has zeros. */
+    /* All members must average the same arrays, so one that this member did not use gets zeros. */
     const fx_communicator *among =
         l->frozen || l->item >= 0 || !fxi_is_array(x) ? NULL : fxi_items_among(s, l);
     if (among && is_unused(g)) {

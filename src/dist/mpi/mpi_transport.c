@@ -13,8 +13,8 @@
  * that it is waiting in this operation. At the limit the error names the ranks that sent no notice.
  * Operations that finish earlier send no notices. If a rank stops in a broadcast before it has
  * passed the data on, some ranks wait for it in this operation and others in the next one. So a
- * notice about a later operation counts, and so does one about an earlier operation that comes in
- * the second half of the wait: before that it may be about a wait that is over.
+ * notice about a later operation counts too. A notice about an earlier operation counts only if it
+ * arrives in the second half of the wait: before that it may be about a wait that has ended.
  */
 #include "mpi_window.h"
 
@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTICE = 20, NONE = 21 };    /* tags: of a notice, and of no message */
+enum { NOTICE = 20, NONE = 21 };    /* tags: of notices, and one that no message has */
 enum { CHUNK = FXI_EXCHANGE_MOST }; /* most elements of a call of MPI, whose count is an int */
 enum { LEAST_SHARE = 1 << 10, WORK = 8 << 20 };
 enum { SILENT, WAITS, FAILED };
@@ -202,7 +202,8 @@ static fx_status wait_for(MPI_Request *request, const fxi_transport_call *c, dou
     return wait_until(request_is_over, request, c, bytes, c->beside ? 0 : 0.002, why, size);
 }
 
-/* A rank that is computing needs less than 100 µs for its share of a part. */
+/* A rank that is computing needs less than 100 µs for its slice of a part, so 200 µs without a
+ * pause are enough. */
 fx_status fxi_window_wait(fxi_window *w, const fxi_transport_call *c, double bytes, char *why,
                           size_t size)
 {

@@ -4,9 +4,9 @@
  * calls of the system, and adds them up in another pass. Here MPI only allocates the memory
  * (MPI_Win_allocate_shared). An array is divided into parts, and a part into one slice for each
  * rank. A rank copies the slices of the others to its segment, adds up its own slice in the order
- * of the ranks, and copies the sums of the others from their segments. So each rank reads and
- * writes S bytes about three times for an array of S bytes, in pieces that stay in its cache, and
- * all ranks get the same bits, in every run.
+ * of the ranks, and copies the sums of the others from their segments. So for an array of S bytes
+ * each rank reads S bytes about three times and writes S bytes about twice, in pieces that stay in
+ * its cache, and all ranks get the same bits, in every run.
  *
  * Between these three phases of a part the ranks meet: each increments a counter in its segment and
  * waits until the counters of all ranks have this value. From one meeting to the next, a rank does
@@ -23,11 +23,14 @@
 #include <string.h>
 
 enum { BUFFERS = 3 };
-enum { PART = 256 << 10 }; /* bytes of a buffer: three of them fit in a second-level cache */
-enum { SMALL = 4096 };     /* the most bytes of an array that is not divided */
-enum { BLOCK = 4096 };     /* bytes that are added up at a time, in the first-level cache */
-enum { LINE = 64 };        /* bytes of a cache line: two ranks never write to the same one */
-enum { HEAD = 4096 };      /* the counter has a page of its own */
+enum {
+    PART = 256 << 10
+};                     /* bytes of a buffer: three of them fit in a second-level cache of 1
+                          MB */
+enum { SMALL = 4096 }; /* the most bytes of an array that is not divided */
+enum { BLOCK = 4096 }; /* bytes that are added up at a time, in the first-level cache */
+enum { LINE = 64 };    /* bytes of a cache line: two ranks never write to the same one */
+enum { HEAD = 4096 };  /* the counter has a page of its own */
 
 /* ---- folds ----------------------------------------------------------------------------------- */
 
@@ -146,19 +149,18 @@ static int64_t slice(const fxi_window *w, const piece *p, int rank)
 }
 
 /* Folds bytes from … until−1 of all ranks to `to`; those of this rank are read from `in`. The
- * sources and the result of a step of the fold never overlap: they alternate between `to` and a
- * block. */
+ * operands and the result of `combine` never overlap: they alternate between `to` and a block. */
 static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t until, char *to)
 {
     _Alignas(LINE) char block[BLOCK];
-    combine *const step = folds[p->call->fold][p->call->dtype];
+    combine *const apply = folds[p->call->fold][p->call->dtype];
     for (int64_t at = from; at < until; at += BLOCK) {
         const int64_t bytes = until - at < BLOCK ? until - at : BLOCK, n = bytes / p->width;
         const char *so_far = w->rank == 0 ? p->in + at : buffer_of(w, p, 0) + at;
         for (int k = 1; k < w->size; k++) {
             const char *next = w->rank == k ? p->in + at : buffer_of(w, p, k) + at;
             char *result = (w->size - 1 - k) % 2 == 0 ? to + (at - from) : block;
-            step(result, so_far, next, n);
+            apply(result, so_far, next, n);
             so_far = result;
         }
         if (p->call->fold == FX_REDUCE_MEAN)
@@ -261,7 +263,7 @@ static bool allocate(fxi_window *w, MPI_Comm comm)
 {
     char *mine = NULL;
     MPI_Info info = MPI_INFO_NULL;
-    /* Each rank's segment may be near the processor of that rank. */
+    /* Allows MPI to put the segment of each rank into memory near the processor of that rank. */
     if (MPI_Info_create(&info) == MPI_SUCCESS)
         MPI_Info_set(info, "alloc_shared_noncontig", "true");
     const int code =
@@ -272,7 +274,7 @@ static bool allocate(fxi_window *w, MPI_Comm comm)
            MPI_Win_set_errhandler(w->memory, MPI_ERRORS_RETURN) == MPI_SUCCESS;
 }
 
-/* Finds the segments of all ranks and begins to use them: all ranks may, at any time. */
+/* Finds the segments of all ranks and opens them: every rank may access all of them at any time. */
 static bool attach(fxi_window *w)
 {
     for (int k = 0; k < w->size; k++) {
