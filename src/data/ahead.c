@@ -65,7 +65,8 @@ static int start_threads(fxi_ahead *a, int n)
     return failed;
 }
 
-/* With fewer threads than requested the queue only gets slower; without any thread it is an error.
+/* If fewer threads than requested can be started, the queue is only slower; if none can, it is an
+ * error.
  */
 static fx_status start(fxi_ahead *a)
 {

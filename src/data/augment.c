@@ -2,8 +2,8 @@
  *
  * A random number per observation has the shape 1×…×1×batch and broadcasts over the images. A crop
  * gathers along one spatial axis after another: the index of an element is its position plus the
- * observation's random offset. A shift pads and then crops. Nothing is evaluated but the positions
- * of fx_imrotate.
+ * observation's random offset. A shift pads and then crops. Only the positions of fx_imrotate are
+ * evaluated.
  */
 #include "option_struct.h"
 #include "order.h"
@@ -236,7 +236,7 @@ fx_array *fx_imrotate(fx_array *x, double theta, bool nearest)
                          "the angle is %g, expected a finite number", theta);
     if (status != FX_OK)
         return fx_error_array(status);
-    if (fx_length(x) == 0) /* fx_grid_sample takes no images without elements */
+    if (fx_length(x) == 0) /* fx_grid_sample refuses empty images */
         return fx_cast(x, is_whole(x) ? FX_DTYPE_F32 : fx_eltype(x));
     const int64_t w = fx_size(x, 0), h = fx_size(x, 1);
     double *v = fxi_calloc((size_t)(w * h) + 1, 2 * sizeof *v);

@@ -105,7 +105,7 @@ typedef struct parts {
     fx_array *x;
     int axis;
     int64_t size;
-    bool drop; /* without the axis */
+    bool drop; /* remove the axis */
 } parts;
 
 static void *part_of(const void *user, int64_t i)
@@ -215,7 +215,7 @@ fx_array *fx_trues_like(const fx_array *x)
     return fx_not(bools_like(x));
 }
 
-/* Adding zeros of x's device puts the numbers there. */
+/* Adding zeros that are on x's device moves the numbers there. */
 static fx_array *random_like(fx_array *(*draw)(fx_dtype, int, const int64_t *), const fx_array *x)
 {
     fx_array *zeros = fx_zeros_like(x);
@@ -262,7 +262,7 @@ typedef struct ranked {
 static int descending(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
-    const int nans = (isnan(y->value) != 0) - (isnan(x->value) != 0); /* MinGW: -1 for NaN */
+    const int nans = (isnan(y->value) != 0) - (isnan(x->value) != 0); /* MinGW's isnan returns -1 */
     const int order = (x->value < y->value) - (x->value > y->value) + (x->whole < y->whole) -
                       (x->whole > y->whole);
     return nans ? nans : order ? order : (x->index > y->index) - (x->index < y->index);

@@ -37,7 +37,7 @@ int64_t fxi_collation_start(const fxi_collation *c, int64_t k)
 
 /* ---- the snapshot ---------------------------------------------------------------------------- */
 
-/* The leaf on its device if that has its own memory, else on the CPU. */
+/* Opens a leaf on its device if that has its own memory, else on the CPU. */
 static fx_status open_source(fxi_source *s, fx_array *leaf, bool on_data_device)
 {
     fx_device *home = fx_array_device(leaf);
@@ -170,7 +170,6 @@ static fx_array *positions(const fxi_collation *c, int64_t start, int64_t count,
     return *io_copy;
 }
 
-/* A slice shares the memory of the data. */
 static fx_array *on_device(const fxi_collation *c, const fxi_source *src, int64_t start,
                            int64_t count, fx_array **io_positions)
 {

@@ -11,7 +11,8 @@
 
 typedef struct fxi_source {
     fx_array *leaf;             /* of the snapshot */
-    fx_array *array;            /* the leaf where it can be read, retained */
+    fx_array *array;            /* the leaf, on the CPU unless its device has its own memory;
+                                   retained */
     const unsigned char *bytes; /* observation i is at bytes + i·obs_bytes; NULL if on a device with
                                    its own memory */
     size_t obs_bytes;
@@ -22,7 +23,7 @@ typedef struct fxi_collation {
     void *data; /* the snapshot, retained */
     fxi_source *sources;
     int nsources;
-    int64_t n, batchsize; /* of a pass; views may have more or fewer than the data */
+    int64_t n, batchsize; /* of a pass; views may have more or fewer observations than the data */
     int64_t data_n;       /* expected number of observations in the data */
     int64_t *order;       /* NULL: in order; owned by this struct, from memory.h */
     int64_t part, parts;  /* which part of each batch is wanted, of how many; parts ≥ 1 */

@@ -1,9 +1,9 @@
 /* csv.c: reads numbers in columns, one observation per line.
  *
- * Only one record and the numbers so far are in memory. A row-major table with one row per line has
- * the same bytes as the column-major matrix columns×rows, so lines are simply appended. Header
- * lines are allowed only at the top. After the first row of numbers every other line is an error,
- * because silently skipped rows would misalign features and labels.
+ * Only one record and the numbers read so far are in memory. A row-major table with one row per
+ * line has the same bytes as the column-major matrix columns×rows, so lines are simply appended.
+ * Header lines are allowed only at the top. After the first row of numbers every other line is an
+ * error, because silently skipped rows would misalign features and labels.
  */
 #include "csv_lines.h"
 #include "lend.h"

@@ -15,7 +15,7 @@ typedef struct fxi_lines {
     size_t at, end;
     char *line; /* terminated, without its newline and without a byte order mark */
     size_t length, capacity;
-    bool newline;   /* the line ends with a newline; only the last line of a file may not */
+    bool newline;   /* the line ends with a newline; only the last line of a file may lack it */
     int64_t number; /* line number, from 1; for a record its first line */
     int64_t latest; /* number of the line read most recently */
     /* Text to append to an error message about a file that does not parse with commas: it names the

@@ -2,9 +2,10 @@
  *
  * Each kind answers two questions: how many observations it has, and which they are for an array of
  * indices. A selection is a graph of operations on index arrays, so the data stay on their device.
- * Two selections read the indices: a join, because they decide which data set has the observation,
- * and a single window, because the final one may be shorter. Functions may be called again for the
- * same observations: nothing is cached.
+ * Three selections read the indices: a join, because they decide which data set has the
+ * observation; a view without a list, because it searches for them among the indices that it leaves
+ * out; and a single window, because the final one may be shorter. Functions may be called again for
+ * the same observations: nothing is cached.
  */
 #include "observations.h"
 
@@ -122,8 +123,8 @@ DERIVED(view, "ObsView", describe_view, DATA,
 /* The part of one process. It differs from a view in what it prints. */
 typedef view shard;
 
-/* DistributedDataContainer(data, [1, 2, 3]), numbered from 1 as in Julia; a long list has its ends
- * only. */
+/* DistributedDataContainer(data, [1, 2, 3]), numbered from 1 as in Julia; of a long list only the
+ * ends are printed. */
 static void describe_shard(const void *self, fx_text *text)
 {
     enum { SHOWN = 20 };
@@ -206,7 +207,8 @@ void *fx_obsview(void *data, fx_array *idx)
 }
 
 /* ---- views without a list -------------------------------------------------------------------- */
-/* The training parts of k folds of n observations have k·n indices together. */
+/* The training parts of k folds of n observations have (k−1)·n indices together, too many to
+ * store. */
 
 typedef struct rest {
     fxi_derived of;
@@ -296,7 +298,7 @@ void *fxi_obs_rest(void *data, int64_t first, int64_t end, fx_array *held)
 typedef struct windows {
     fxi_derived of;
     int64_t size, stride;
-    bool partial; /* with a smaller last window */
+    bool partial; /* the last window may be smaller */
     bool batches; /* made by fx_batchview */
 } windows;
 
@@ -415,7 +417,7 @@ static void *get_run(void *part, const int64_t *at, int64_t from, int64_t to)
     return fxi_obs_get(part, fxi_from(FX_DTYPE_I64, at + from, 1, &n));
 }
 
-/* Gets n observations in runs that belong to one part, and joins them in order. */
+/* Gets n observations in runs, each from one part, and joins the runs in order. */
 static void *get_runs(void *parts, int64_t n, int64_t *at, void **runs)
 {
     int count = 0;
@@ -497,7 +499,8 @@ fxi_derived *fxi_derived_of(void *data)
     return NULL;
 }
 
-/* Functions and views do not change which arrays hold the observations. */
+/* The derived data set, if it only adds functions or a view: these do not change which arrays hold
+ * the observations. NULL for other data. */
 static fxi_derived *around(void *data)
 {
     return fx_is(data, &mapped_type) || fx_is(data, &view_type) || fx_is(data, &rest_type) ||

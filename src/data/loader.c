@@ -10,8 +10,8 @@
  * scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
  *
  * There are two ways to make a batch. If the data are arrays, below functions and views, a batch is
- * gathered by copying (collate.c). Otherwise, and for single observations stacked or listed, it is
- * selected with the operations of get_obs from a snapshot (selected).
+ * gathered by copying (collate.c). Otherwise, or if .collate stacks or lists single observations,
+ * it is selected from a snapshot with the operations of get_obs (`selected`).
  *
  * Order: order.h, keyed by the seed and the number of the pass. So each pass is reproducible by
  * itself and does not use the thread's random stream. Functions of mapobs draw from a stream that
@@ -81,7 +81,7 @@ struct fx_loader {
     uint64_t seed, passes;
     int64_t first;     /* the batch with which the next pass begins */
     fx_device *device; /* device for the batches; NULL: the device on which functions leave them */
-    fx_map_user_fn each; /* how arrays move to it; NULL: no move */
+    fx_map_user_fn each; /* how arrays move to it; NULL: by fx_array_to */
 };
 
 static fxi_mutex running_lock = FXI_MUTEX_INIT;
@@ -387,7 +387,7 @@ static void hand_out(void *x, void *unused)
         fxi_hand_out(x);
 }
 
-/* Releases the batch handed out before. */
+/* Releases the latest batch handed out. */
 static void drop_items(running *r)
 {
     if (r->items && r->loader->eager)
@@ -503,7 +503,8 @@ static void *select_batch(const running *r, int64_t k)
     return items;
 }
 
-/* The key of the random numbers of a batch. Other parts of the batch have other numbers. */
+/* The key of the random numbers of a batch. The parts of a batch (fx_loader_part) have different
+ * keys. */
 static uint64_t key_of_batch(const running *r, int64_t k)
 {
     const fx_loader *l = r->loader;

@@ -234,10 +234,11 @@ void fxi_obs_each(void *data, fxi_leaf_visit_fn visit, void *user)
 
 /* ---- joins ----------------------------------------------------------------------------------- */
 
-/* A join that was made, kept to be found again: tuples can share parts, so a tree of few tuples may
- * have very many paths. */
+/* A finished join. It is kept because tuples can share parts: few tuples may have very many paths
+ * to the same part. */
 typedef struct joined {
-    struct joined *next, *older; /* of the joins that begin with the same object; of all */
+    struct joined *next, *older; /* next: of the joins that begin with the same object; older: of
+                                    all joins */
     void *result;
     void *data[];
 } joined;

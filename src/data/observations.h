@@ -36,7 +36,8 @@ typedef struct fxi_obs_info {
 } fxi_obs_info;
 
 /* Checks the structure, and that all leaves have the same number of observations. Failures are
- * recorded under `op` (an error object only passes its status on). *out is zero on failure. */
+ * recorded under `op` (for an error object only its status is returned). *out is zero on
+ * failure. */
 fx_status fxi_obs_inspect(const char *op, void *data, fxi_obs_info *out);
 /* The same for callers that only need the number of observations. */
 fx_status fxi_obs_check(const char *op, void *data, int64_t *out_n);
@@ -55,8 +56,8 @@ fx_status fxi_obs_order(void *data, int64_t n, int64_t *io_order);
  * An error array if it fails, or if a leaf becomes NULL (after a recorded error). */
 typedef void *(*fxi_leaf_fn)(void *leaf, void *user);
 void *fxi_obs_map(void *data, fxi_leaf_fn leaf, void *user);
-/* Calls visit once for every distinct leaf. NULL leaves are skipped. Without memory for the list of
- * visited objects, the rest is skipped. */
+/* Calls visit once for every distinct leaf. NULL leaves are skipped. If memory for the list of
+ * visited objects is exhausted, the rest is skipped. */
 typedef void (*fxi_leaf_visit_fn)(void *leaf, void *user);
 void fxi_obs_each(void *data, fxi_leaf_visit_fn visit, void *user);
 /* The observations with indices idx (0-d: one, without the final axis), as pending arrays. */

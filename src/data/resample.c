@@ -1,8 +1,9 @@
 /* resample.c: views chosen by index lists: random orders, filters, groups, splits, folds, and
  * over- and undersampling (MLUtils).
  *
- * Every function makes a list of indices on the host and wraps the data in a view. Labels are
- * grouped by sorting pairs (label, index), so the order of groups is that of the labels.
+ * Most functions make a list of indices on the host and wrap the data in a view. Training parts of
+ * folds are views without a list. Labels are grouped by sorting pairs (label, index), so the order
+ * of groups is that of the labels.
  */
 #include "observations.h"
 #include "option_struct.h"
@@ -54,7 +55,7 @@ static void append_range(indices *to, int64_t start, int64_t stop)
         append(to, 1, &i);
 }
 
-/* The view of these indices, which are freed. */
+/* The view of these indices. The list is freed. */
 static void *take_view(void *data, indices *list)
 {
     void *y = list->failed ? fxi_obs_memory("obsview") : fxi_obs_view(data, list->n, list->v);
@@ -537,7 +538,8 @@ static void *make_folds(const char *op, void *data, int64_t n, int64_t k, const 
             start[fold_of[j] + 2]++;
         for (int64_t i = 0; i <= k; i++)
             start[i + 1] = fold_of ? start[i + 1] + start[i] : fold_start(n, k, i);
-        /* start[i + 1]: where the next member of fold i goes, at last the start of fold i + 1 */
+        /* start[i + 1]: the position of the next observation of fold i; at the end the start of
+         * fold i + 1 */
         for (int64_t j = 0; j < n; j++)
             members[fold_of ? start[fold_of[j] + 1]++ : j] = j;
         y = pair_folds(op, data, n, k, members, fold_of ? start : start + 1);

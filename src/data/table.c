@@ -321,7 +321,7 @@ static bool number_columns(table *t)
     return memory;
 }
 
-/* The column that the caller named, −1 if there is none. A name precedes a number. */
+/* The column that the caller named, −1 if there is none. A name takes precedence over a number. */
 static int32_t named_column(const table *t)
 {
     char *end;
