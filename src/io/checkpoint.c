@@ -491,7 +491,8 @@ static fx_status take_counts(const char *op, const char *path, fx_checkpoint_arg
     const fx_loader_position at = {(uint64_t)all[LOADER_SEED], (uint64_t)all[LOADER_PASS],
                                    all[LOADER_BATCH]};
     if (io->data && !all[HAS_LOADER])
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%s: it was saved without a loader", path);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%s: the checkpoint was saved without a loader",
+                       path);
     return io->data ? fx_loader_seek(io->data, at) : FX_OK;
 }
 

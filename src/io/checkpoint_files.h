@@ -10,7 +10,7 @@ enum { FXI_CHECKPOINT_PATH = 4096 };
 typedef struct fxi_checkpoint_part {
     int64_t set;         /* equal in the files that the members of a group saved together */
     int64_t rank, ranks; /* of the member, and their number; ranks 0: saved without .dist */
-    int64_t step;        /* of the checkpoint; read only */
+    int64_t step;        /* set when a file is opened; ignored when one is written */
 } fxi_checkpoint_part;
 
 /* ---- one file (checkpoint.c) ----------------------------------------------------------------- */
@@ -25,7 +25,7 @@ fx_status fxi_checkpoint_commit(const char *op, const char *from, const char *pa
 /* Opens a file and checks its CRC-32; the scope owns *out. */
 fx_status fxi_checkpoint_open(const char *op, const char *path, void **out,
                               fxi_checkpoint_part *out_part);
-/* Restores what an open file contains; keeps the metrics for the scope around the caller's. On
+/* Restores what an open file contains; the scope outside of the caller's owns the metrics. On
  * failure nothing is changed. */
 fx_status fxi_checkpoint_take(const char *op, const char *path, void *file, fx_checkpoint_args *io);
 

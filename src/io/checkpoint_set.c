@@ -13,8 +13,9 @@
  *   2. When all have written theirs, each renames it to PATH.rank0.
  *
  * In phase 1 all members have the previous set. In phase 2 all have the new one, under one of the
- * two names, and loading gives it the final name. So a complete set exists from the first phase 2
- * on, even with .keep = 1: if a member has a file with a final name, there is a set to load.
+ * two names, and loading gives it the final name. So from the first phase 2 on a complete set
+ * always exists, even with .keep = 1: if a member has a file with a final name, there is a set to
+ * load.
  *
  * The members may save to disks of their own: no member reads the file of another one, and they
  * exchange numbers only. Every decision depends only on numbers that all members have, so all
@@ -202,7 +203,7 @@ static fx_status look(sets *s, int64_t k, found *out)
 static fx_status list(sets *s, fx_error *out_why)
 {
     char path[MAX_PATH];
-    s->n = 2; /* both may be missing although older files exist */
+    s->n = 2; /* the new and the newest file may be missing although older files exist */
     while (fxi_checkpoint_numbered(path, s->name, (int)s->n - 1) && fxi_file_exists(path))
         s->n++;
     fx_status status = largest(s->d, &s->n);
@@ -274,7 +275,7 @@ static fx_status none_is_complete(const sets *s, const fx_error *why)
                    second);
 }
 
-/* Gives the files of the set their final names. */
+/* Gives this member's file of the set its final name. A new file of another set is removed. */
 static fx_status settle(const sets *s, int64_t k, int keep)
 {
     char fresh[MAX_PATH];

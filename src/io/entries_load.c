@@ -126,7 +126,7 @@ static void note(matching *m, const void **list, int *n, const char *name, const
 
 enum { SUMMARY = 200 };
 
-/* Without memory a summary is empty, and an error was recorded. */
+/* If memory is exhausted, the summary is empty and an error is recorded. */
 static void summarise(matching *m, fx_array *x, char text[SUMMARY])
 {
     m->failed |= fx_summary(x, text, SUMMARY) == 0;

@@ -86,7 +86,8 @@ static fx_status add_numbers(fxi_saving *what, const char *name, void *object, c
     return names[what->n++] ? FX_OK : FX_STATUS_MEMORY;
 }
 
-/* Splits the pairs into names and objects. Metadata is not an entry. `arrays`: that of the format.
+/* Splits the pairs into names and objects. Metadata is not an entry. `arrays`: the format stores
+ * only arrays.
  */
 static fx_status take_pairs(fxi_saving *what, bool arrays, int n, const void *const *pairs,
                             const char **names, void **objects)
@@ -106,7 +107,8 @@ static fx_status take_pairs(fxi_saving *what, bool arrays, int n, const void *co
         names[what->n] = pairs[i];
         void *object = (void *)(uintptr_t)pairs[i + 1];
         objects[what->n++] = object;
-        /* Objects may share a name, if their arrays do not; their numbers would. */
+        /* Objects may share a name if their arrays have different names. Their numbers would have
+         * one name, so they are not saved. */
         const fx_status status = arrays && count_name(n, pairs, pairs[i]) == 1
                                      ? add_numbers(what, pairs[i], object, names, objects)
                                      : FX_OK;
@@ -146,7 +148,7 @@ static fx_status write_and_load(const fxi_format *format, const char *path, cons
     return status;
 }
 
-/* Saves the objects, or with out_loaded only tries it and loads what the file would return. */
+/* Saves the objects, or with out_loaded saves them in a nameless file and loads that. */
 static fx_status save(const char *path, int n, const void *const *names_and_objects,
                       void **out_loaded)
 {
@@ -368,8 +370,8 @@ static void say_no_numbers(const char *op, const char *path, const char *name)
         op, path, name);
 }
 
-/* Loads the arrays of an object, and the numbers `before` if it contains optimiser states: both or
- * nothing. */
+/* Loads the arrays of an object that contains optimiser states, and the numbers of these: both or
+ * nothing. `before`: the numbers so far, restored after a failure. */
 static fx_status load_state(const char *op, const char *path, void *file, const char *name,
                             void *object, fx_array *before)
 {
@@ -432,7 +434,7 @@ fx_status fxi_load_into(const char *path, int n, const void *const *names_and_ob
     return status;
 }
 
-/* Names of arrays that occur in both lists. */
+/* Counts the names of arrays that occur in both lists. */
 static int64_t count_common(fxi_entries *a, const fxi_entries *b)
 {
     int64_t n = 0;
