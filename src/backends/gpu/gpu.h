@@ -1,10 +1,10 @@
 /* gpu.h: the interface between the code that all GPU backends share and what each of them provides.
  *
  * The files of this folder turn steps into kernels: text in one dialect that OpenCL C, CUDA, HIP,
- * Metal and C all take (kernels/), rendered from a step's program, and a list of launches that runs
- * the step. They are compiled into every plugin that uses them and call cflux through fx_host only.
- * They need a runtime: memory, compiling, launching. Plugins also share most of a runtime and of a
- * backend's table (gpu_device.h).
+ * Metal and C all accept (kernels/), rendered from a step's program, and a list of launches that
+ * runs the step. They are compiled into every plugin that uses them and call cflux through fx_host
+ * only. They need a runtime: memory, compiling, launching. Plugins also share most of a runtime and
+ * of a backend's table (gpu_device.h).
  *
  *     prepare   renders a step's kernels, decides grids, sets all parameters
  *     compile   compiles the kernels of all steps of a plan, several at the same time
@@ -64,7 +64,7 @@ typedef struct fxi_gpu_limits {
                              has it; OpenCL C and HIP never use it */
 } fxi_gpu_limits;
 
-/* Members for a device that does not report them: `{FXI_GPU_USUAL_LIMITS, .units = …}`. */
+/* Values of members that a device does not report: `{FXI_GPU_USUAL_LIMITS, .units = …}`. */
 #define FXI_GPU_USUAL_LIMITS                                                                       \
     .warp = 32, .vector_bytes = 16, .groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}
 

@@ -24,7 +24,7 @@
  * 255. */
 typedef struct division {
     int features; /* the most */
-    int cells;    /* a warp has 16 · cells rows */
+    int cells;    /* a warp has 16 · cells rows: a cell has the 16 rows of one instruction */
     int group;    /* work-items */
     int tile;     /* rows of a tile */
 } division;
@@ -82,8 +82,8 @@ static plan plan_of(const fx_step *s)
     return p;
 }
 
-/* Is an operand or the output too large for 32-bit indices? A work-item computes addresses up to
- * two tiles beyond the operand, which it does not read. */
+/* Is an operand or the output too large for 32-bit indices? A work-item also computes addresses up
+ * to two tiles beyond the operand, but does not read there. */
 static bool is_wide(const plan *p)
 {
     const fx_step *s = p->step;
@@ -128,7 +128,7 @@ static void set_constants(fxi_gpu_builder *b, const plan *p)
     fxi_gpu_set_number(b, "tile", p->its.tile);
     fxi_gpu_set_number(b, "stage", p->stage);
     fxi_gpu_set_number(b, "values", p->a->kind == FX_ATTENTION_FORWARD);
-    /* The numbers of buffers: the outputs follow the inputs. */
+    /* Indices of buffers: the outputs follow the inputs. */
     const int result = p->step->nin;
     fxi_gpu_set_number(b, "mask", p->a->mask);
     fxi_gpu_set_number(b, "result", result);

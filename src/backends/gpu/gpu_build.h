@@ -22,7 +22,8 @@
  *     fxi_gpu_buffer(c, 2, FXI_GPU_WORK, fxi_gpu_work(b, bytes)); …
  *
  * Sizes and grids are 64-bit numbers here. If a grid is larger than the device can launch, or a
- * parameter does not fit in a 32-bit kernel, preparing the step fails; no number is cut silently.
+ * parameter does not fit in a 32-bit kernel, preparing the step fails; no number is truncated
+ * silently.
  *
  * Callers need not check for failures: after one, all of these functions do nothing, and
  * fxi_gpu_prepare reports it.

@@ -156,7 +156,7 @@ static void *make(fxi_gpu_device *d, const char *source, const char *name, fxi_g
     void *made = from_packs(d, source);
     if (made)
         return made;
-    /* `ready` is called before the cache on disk is asked: it sets the compiler, which is a part of
+    /* `ready` is called before the cache on disk is read: it sets the compiler, which is a part of
      * the cache's keys (key_of). */
     const char *lack = d->driver->ready ? d->driver->ready(d) : "";
     if (*lack) {

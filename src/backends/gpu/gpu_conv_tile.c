@@ -20,8 +20,10 @@ static const struct {
 
 enum {
     FULL = 256,           /* work-items */
-    START = 6,            /* rounds in which a group could add while it begins and ends */
-    STORED = 32,          /* operations in the time that an element of a slice takes */
+    START = 6,            /* rounds that a group could compute in the time in which it begins and
+                             ends */
+    STORED = 32,          /* operations in the time in which an element of a slice is written and
+                             read */
     LAUNCH = 500000,      /* operations of a unit in the time of a launch */
     SLICE_ROUNDS = 16,    /* of a slice, at least */
     SLICES_MOST = 1 << 26 /* sums of all slices: 256 MiB of Float32 */
@@ -122,7 +124,8 @@ static choice cheapest(const contraction *c, const fxi_gpu_limits *limits)
     for (int t = 0; t < (int)(sizeof tiles / sizeof *tiles); t++) {
         if (!fits(t, limits))
             continue;
-        /* More slices than fill the device several times only cost their sums. */
+        /* Once the device is filled several times, further slices only cost the time of their
+         * sums. */
         const int64_t one = groups_of(c, t);
         for (int64_t s = 1; s == 1 || (s <= most && s * one <= 16 * units); s++) {
             const double cost = cost_of(c, t, s, units);

@@ -138,7 +138,7 @@ int fxi_gpu_open(const fxi_gpu_opening *o, const fx_host *host, char *why, size_
 {
     fxi_gpu_guard guard;
     o->driver->runtime.host = host;
-    /* This must come before any call that uses threads: it fails in a program that is linked with
+    /* `load` must come before any call that uses threads: it fails in a program that is linked with
      * -static, in which plugins cannot use threads. */
     if (!o->load(why, size))
         return 0;

@@ -7,8 +7,8 @@
  *
  * Where kernels may read addresses from memory (CUDA, HIP, C), the addresses of all segments are a
  * table, one argument by value, and a group finds its segment by binary search, in a handful of
- * instructions. 4 KiB of arguments hold about 100 segments of Adam. OpenCL C and Metal know
- * addresses as arguments only, so there a group chooses between them.
+ * instructions. 4 KiB of arguments hold about 100 segments of Adam. OpenCL C and Metal can use only
+ * addresses that are arguments, so there a group chooses one of these.
  */
 #include "gpu_map.h"
 
@@ -27,7 +27,7 @@ typedef struct segments {
     bool shared[ADDRESSES];
 } segments;
 
-/* The same value of the plan at the same offset: an optimiser's rate is one array for all
+/* Is operand k the same memory in all segments? An optimiser's rate is one array for all
  * parameters. */
 static bool same_in_all(const fx_step *s, int nin, int k)
 {

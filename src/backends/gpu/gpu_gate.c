@@ -6,9 +6,9 @@
 #include "thread.h"
 
 enum { OPEN, ENDING, FORKED };
-/* The longest time to wait for calls at exit. Longer ones are abandoned, since the process must
- * end: a hook of the program may wait for the very thread that exits. A compiler on a loaded
- * machine needs longer than a hook. */
+/* The longest time to wait for calls at exit. Calls that take longer are abandoned, since the
+ * process must end: a hook of the program may wait for the very thread that exits. A compiler on a
+ * loaded machine needs longer than a hook. */
 enum { MILLISECONDS_MOST = 20000, COMPILING_MOST = 600000 };
 
 static struct {

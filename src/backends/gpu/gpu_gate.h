@@ -11,11 +11,11 @@
  * Drivers register some destructors when they are loaded, and others when they first compile, in
  * the thread that compiles: those of static variables in functions of LLVM, a dozen in the life of
  * a process. So the handler is moved to the front (fxi_gpu_gate_renew): by a thread-local
- * destructor of every thread that has made a call, after everything that compiles, and every
- * millisecond during a compilation, by a thread that does nothing else (fxi_gpu_guard). One gap
- * remains: if a thread that has made no call exits while another one compiles, a destructor that
- * the driver registered less than a millisecond ago may run first. It cannot be closed here,
- * because nothing can run between the driver's registration and an exit that follows at once.
+ * destructor of every thread that has made a call, after each compilation, and every millisecond
+ * during it, by a thread that does nothing else (fxi_gpu_guard). One gap remains: if a thread that
+ * has made no call exits while another one compiles, a destructor that the driver registered less
+ * than a millisecond ago may run first. It cannot be closed here, because nothing can run between
+ * the driver's registration and an exit that follows at once.
  *
  * The child of a fork has the driver's memory but none of its threads: there all calls are refused,
  * and exit does not wait.

@@ -34,7 +34,7 @@ void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size)
 }
 
 /* The strides of x without its axis, and those of idx, over the output: x's axes before, idx's
- * axes, x's axes after. By element, the output has the axes of idx. */
+ * axes, x's axes after. If idx has an index for each element, the output has the axes of idx. */
 void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_tensor *idx,
                           const fx_tensor *x, int axis)
 {

@@ -91,7 +91,7 @@ static bool writes_for(const schedule *s, const fx_step *a, const fx_step *b)
 {
     const int32_t outputs = fx_step_outputs(a), others = fx_step_outputs(b);
     for (int32_t i = 0; i <= outputs; i++) {
-        /* The work space is the last output. */
+        /* The work space counts as the last output. */
         if (i == outputs && a->work_bytes <= 0)
             break;
         const range r = range_of(s, i < outputs ? fx_step_output(a, i) : a->work_value);

@@ -220,7 +220,7 @@ static const char *index_of(const fxi_gpu_map *p, int k, const char *own, char t
     return text;
 }
 
-/* Appends the storing of element i of all outputs. Registers of a program are rounded to their
+/* Appends the stores of element i of all outputs. Registers of a program are rounded to their
  * type. */
 static void say_stores(fxi_gpu_builder *b, const fxi_gpu_map *p)
 {
@@ -269,7 +269,7 @@ static void say_packs(fxi_gpu_builder *b, const fxi_gpu_map *p, int n)
     }
 }
 
-/* Appends the loading of element e of all packs. */
+/* Appends the loads of element e of all packs. */
 static void say_pack_loads(fxi_gpu_builder *b, const fxi_gpu_map *p, const char *own)
 {
     char index[INDEX];
@@ -302,7 +302,7 @@ static void say_program_of_pack(fxi_gpu_builder *b, const fxi_gpu_map *p)
     fxi_gpu_say_program(b, p->nin);
 }
 
-/* Appends the storing of element e in the packs of the outputs. BFloat16 numbers are made in pairs
+/* Appends the stores of element e in the packs of the outputs. BFloat16 numbers are made in pairs
  * at the end (say_pairs), because devices convert two at once. */
 static void say_results(fxi_gpu_builder *b, const fxi_gpu_map *p)
 {

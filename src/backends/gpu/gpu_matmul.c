@@ -180,7 +180,7 @@ static void choose_tile(product *p, const fxi_gpu_builder *b)
         if (tiles * p->slices >= limits->units || t[1].tx == 0)
             break;
         if (has_cells(b, p->type) && t[1].rm == 1)
-            break; /* less than a cell for each warp */
+            break; /* less than a cell (matrix.cl) for each warp */
     }
     p->tile = *t;
     /* 8-byte elements: half as many, so the tile takes the same local memory and registers. */
@@ -212,7 +212,7 @@ static bool is_wide(const product *p)
         int64_t far = 0;
         for (int d = 0; d < t->ndim; d++)
             far += (t->shape[d] - 1) * (t->stride[d] < 0 ? -t->stride[d] : t->stride[d]);
-        /* A work-item computes addresses beyond the operand, which it does not read. */
+        /* A work-item also computes addresses beyond the operand, but does not read there. */
         if (i < 2)
             far += i == 0 ? beyond(p->am, p->ak) : beyond(p->bn, p->bk);
         wide |= fxi_gpu_wide(far);

@@ -182,7 +182,7 @@ static void say_parameters(fxi_gpu_builder *b, const pooling *p)
     }
 }
 
-/* Appends the storing of a pack of positions: as one vector if the address is aligned. */
+/* Appends the store of a pack of positions: as one vector if the address is aligned. */
 static void say_store(fxi_gpu_builder *b, const pooling *p)
 {
     const fxi_gpu_pack z = {.name = "z", .type = p->type, .elements = p->pack};

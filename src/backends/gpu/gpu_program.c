@@ -131,8 +131,8 @@ static void say_expression(fxi_gpu_builder *b, const fx_instr *ins)
     }
 }
 
-/* Results that are an operand, its opposite or its integer part need no rounding, because operands
- * have been rounded. */
+/* Results that are an operand, its negative or its floor need no rounding, because operands have
+ * been rounded. */
 bool fxi_gpu_rounds(const fx_instr *ins)
 {
     const int op = ins->op;

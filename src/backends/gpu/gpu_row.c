@@ -2,7 +2,7 @@
  * a group.
  *
  * A row that is short enough is kept in registers: every lane loads its elements once, before the
- * first pass, and what a later pass needs of an earlier one (the exponentials of a softmax) is
+ * first pass, and what a later pass needs from an earlier one (the exponentials of a softmax) is
  * computed once. For a longer row, each pass loads the operands and computes what it needs again;
  * the operands are then usually in the device's caches, because a row has at most 4 MiB (planner
  * rule 3). Only the reductions' results are kept between its passes. Every lane computes the values
@@ -542,7 +542,7 @@ static void say_rows(fxi_gpu_builder *b, fxi_gpu_rows *r, int only)
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
-/* Is an element of operand k its own number in the row, an integer that need not be loaded? */
+/* Are the elements of operand k their own indices in the row, integers that need not be loaded? */
 static bool counts_elements(const fxi_gpu_rows *r, int k)
 {
     const int dtype = r->step->in[k].dtype, p = r->loaded[k];

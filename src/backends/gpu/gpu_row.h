@@ -20,7 +20,7 @@ typedef struct fxi_gpu_rows {
     int pattern[FXI_GPU_ROW_OPERANDS]; /* −1: a single value */
     bool of_row[FXI_GPU_ROW_OPERANDS]; /* the same for all elements of a row */
     int loaded[FXI_GPU_ROW_OPERANDS]; /* the pattern, if it is loaded for each element; else −1 */
-    bool counts[FXI_GPU_ROW_OPERANDS]; /* an element is its own number in the row */
+    bool counts[FXI_GPU_ROW_OPERANDS]; /* an element is its own index in the row */
     int out_pattern; /* of outputs with a value for each element; −1: one row after the other */
     fxi_gpu_layout layout;
     fxi_gpu_walk outer, inner;

@@ -1,10 +1,10 @@
 /* gpu_row_cut.c: row steps whose rows are cut into pieces.
  *
- * Rows around kept axes (batch norm), and those of a loss over all elements, are few and long: one
- * group for each would leave the device idle. Such a row is cut into pieces, and every pass is a
- * launch. A group leaves the accumulators of its piece in work space; the groups of later passes
- * join those of all pieces before they compute the values of the row. The division, and so the bits
- * of the result, depend only on shapes and on the device.
+ * Rows with axes on both sides of a kept axis (batch norm), and those of a loss over all elements,
+ * are few and long: one group for each would leave the device idle. Such a row is cut into pieces,
+ * and every pass is a launch. A group leaves the accumulators of its piece in work space; the
+ * groups of later passes join those of all pieces before they compute the values of the row. The
+ * division, and so the bits of the result, depend only on shapes and on the device.
  */
 #include "gpu_row.h"
 

@@ -6,7 +6,7 @@
  * one for the type, anything else with compare and swap. Sums of reals then differ in their last
  * bits from run to run. Elements of 8 and 16 bits are folded as 32-bit ones in work space and
  * rounded once. If the type has 64 bits and the device has no 64-bit atomics, each element of the
- * output always searches.
+ * output always searches the indices.
  */
 #include "gpu_text.h"
 

@@ -98,7 +98,7 @@ static inline int64_t fxi_gpu_stride(const fx_tensor *t, int axis)
 {
     return t->shape[axis] == 1 ? 0 : t->stride[axis];
 }
-/* Does a product store its axes in another order? */
+/* Does a product store its axes in another order than a dense array? */
 static inline bool fxi_gpu_is_ordered(const fx_tensor *out)
 {
     return !fxi_is_dense(out->ndim, out->shape, out->stride);
@@ -165,9 +165,10 @@ typedef struct fxi_gpu_packs {
  * for each element beside the operands' own. Returns the registers of the operands. */
 int fxi_gpu_packs_divide(const fxi_gpu_builder *b, fxi_gpu_packs *p, const fxi_gpu_walk *elements,
                          int words);
-/* Append the uses of the operands; the packs; their loading as vectors, from the element `base` on,
- * or one element each (e) from the offsets o0, o1, …; and the test whether the element `from` is
- * aligned in all operands. `needed`: which operands; NULL: all. */
+/* Append, in this order: the declarations of the operands; those of the packs; loads of the packs
+ * as vectors, from the element `base` on; loads of element e of each pack, from the offsets o0, o1,
+ * …; the test whether the element `from` is aligned in all operands. `needed`: which operands;
+ * NULL: all. */
 void fxi_gpu_say_operands(fxi_gpu_builder *b, const fx_tensor *in, int n);
 void fxi_gpu_say_packs(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed);
 void fxi_gpu_say_vector_loads(fxi_gpu_builder *b, const fxi_gpu_packs *p, const bool *needed);
@@ -179,7 +180,7 @@ void fxi_gpu_say_near(fxi_gpu_builder *b, const fxi_gpu_packs *p, const char *fr
 bool fxi_gpu_has_fold(fxi_gpu_builder *b, int kind, int dtype);
 /* Appends the type fx_acc<n> and the functions fx_none<n>() (of no elements), fx_take<n>(a, x, i),
  * fx_join<n>(a, b) and fx_done<n>(a) for a fold of elements of dtype; i is the element's index, for
- * ARGMAX. Returns the most bytes of an accumulator. */
+ * ARGMAX. Returns an upper bound of the bytes of an accumulator. */
 int fxi_gpu_say_fold(fxi_gpu_builder *b, int n, int kind, int dtype, int result);
 
 /* The division of a group's work-items into teams: the `lanes` of a team, a power of two, compute
@@ -213,7 +214,7 @@ void fxi_gpu_finish_use(fxi_gpu_builder *b, const fxi_gpu_finish *f, int first);
 /* Sets its buffers and its parameters, which are those of the walk. */
 void fxi_gpu_finish_set(const fxi_gpu_finish *f, fxi_gpu_call *call, int first_buffer,
                         int first_param);
-/* Appends the storing of element i of the output y, whose sum is complete. */
+/* Appends the store of element i of the output y, whose sum is complete. */
 void fxi_gpu_finish_say(fxi_gpu_builder *b, const fxi_gpu_finish *f, const char *sum,
                         int first_param);
 

@@ -1,7 +1,7 @@
 // Attention and its gradients, one kernel for each result: see gpu_attention.c. A group computes
 // some rows of the result: of queries, or of keys for the gradient of k and v. It moves along the
-// other axis by TILE rows at a time, copies them into local memory while it computes with the tile
-// before (FX_ASYNC of matrix.cl), and keeps its own rows and its sums in registers.
+// other axis by TILE rows at a time, copies them into local memory while it computes with the
+// previous one (FX_ASYNC of matrix.cl), and keeps its own rows and its sums in registers.
 //// attention_functions
 #ifdef __CUDA_ARCH__
 FX_FN fx_f32 fx_exp2(fx_f32 x)
@@ -266,7 +266,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         }
 #endif
 
-// What both gradients share. FX_USE(4) has the logarithms, FX_USE(5) the sums of gy ⊙ y.
+// The code that both gradients share. FX_USE(4) has the logarithms, FX_USE(5) the sums of gy ⊙ y.
 //// attention_gradient
     FX_USE(2, const fx_u16, v)
     FX_USE(3, const fx_u16, g)
@@ -350,7 +350,7 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         (from) + (fx_int)(item % TILE) < QUERIES ? 4u : 0u); \
     number += TILE * HEADS; \
     FX_ASYNC_CLOSE; }
-// Of a tile's queries local memory has TILE logarithms, then TILE sums.
+// For the queries of a tile, local memory has TILE logarithms, then TILE sums.
 #define NUMBERS(start) ((FX_SHARED fx_f32 *)tiles + ((start) + BYTES(D) + BYTES(E)) / 4)
     const fx_int first = along / high * ROWS, own = first + below;
     const fx_int from = CAUSAL ? first / TILE * TILE : 0;

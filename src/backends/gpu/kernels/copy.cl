@@ -11,8 +11,8 @@ y[o@to@ + P(1)] = x[o@from@];
 }
 
 // Copies a matrix of P(2) rows and P(3) columns. The columns are P(4) apart, those of the copy are
-// P(1) apart, and of each P(5) elements are written. Elements outside the first matrix are 0. A
-// work-item has several loads in flight.
+// P(1) apart, and P(5) elements of each column are written. Elements outside the first matrix are 0.
+// A work-item has several loads in flight.
 //// copy_matrix
 FX_USE(0, const @type@, x)
 FX_USE(1, @type@, y)
