@@ -41,9 +41,9 @@ typedef struct fxi_rt_device {
     bool intermediate;         /* the compiler makes PTX, which the driver compiles */
     fxi_rt_event trial[2];     /* around a run that is measured; NULL before the first */
     int64_t memory;
-    bool ready;               /* the compiler was looked for (fxi_rt_ready) */
-    char cannot_compile[320]; /* why nothing can be compiled for the device; "" if it can */
-    uint64_t peers;           /* atomic: devices that were asked for direct access, one bit each */
+    bool ready;                      /* fxi_rt_ready has searched for the compiler */
+    char cannot_compile[320];        /* why nothing can be compiled for the device; "" if it can */
+    uint64_t peers;                  /* atomic: a bit for each device that `connect` has handled */
     fxi_rt_library_handle blas, dnn; /* for products; for convolutions */
     fxi_rt_ring *ring;               /* protected by `staging` */
     fxi_mutex staging;

@@ -1,5 +1,5 @@
-/* gpurt_blas.c: gives products to the vendor's library, if it pays with wider copies of the
- * matrices; see gpurt_blas.h.
+/* gpurt_blas.c: gives products to the vendor's library, with wider copies of the matrices if they
+ * pay; see gpurt_blas.h.
  */
 #include "gpurt_blas.h"
 
@@ -75,8 +75,8 @@ static bool widen(const fxi_rt_device *d, fxi_gpu_product *p)
            copied * 2 <= d->memory / 16;
 }
 
-/* The part of a copy that is written or read: of a factor all, with zeros in the added elements; of
- * the result only what the step needs. */
+/* The part of a wide copy that is written or read: all of a factor, with zeros in the added
+ * elements, but only the step's own elements of the result. */
 static fxi_gpu_matrix wide_of(fxi_gpu_product *p, int which)
 {
     const extent e = extent_of(p, which);
@@ -125,7 +125,7 @@ static bool read_end(const fx_step *s, fxi_gpu_product *p)
 }
 
 /* The names of the ways to compute a step (fxi_gpu_compare). */
-enum { AS_IT_IS, WIDENED };
+enum { UNCHANGED, WIDENED };
 
 static void write_key(const fxi_rt_device *d, const fxi_gpu_product *p, char *key)
 {
@@ -137,25 +137,26 @@ static void write_key(const fxi_rt_device *d, const fxi_gpu_product *p, char *ke
                   p->transpose_b, (long long)p->lda, (long long)p->ldb, (long long)p->ldc, p->bias);
 }
 
-/* Adds the product as it is, or with copies of matrices with wider leading dimensions. */
+/* Adds the product with the step's own matrices, or with copies that have wider leading
+ * dimensions. */
 static bool add_product(fxi_gpu_builder *b, const fxi_gpu_product *p)
 {
     fxi_rt_device *d = fxi_rt_of(b->device);
     fxi_gpu_product wide = *p;
     char key[FXI_RT_KEY_BYTES];
-    int32_t way = AS_IT_IS;
+    int32_t way = UNCHANGED;
     const bool compares = widen(d, &wide) && fxi_rt_measures(d);
     if (compares)
         write_key(d, p, key);
     const bool known = compares && fxi_gpu_way_known(fxi_rt_host, key, &way);
     if (known && way == WIDENED && fxi_rt_blas_product(b, &wide)) {
-        fxi_gpu_follow(b, key, AS_IT_IS);
+        fxi_gpu_follow(b, key, UNCHANGED);
         return true;
     }
     if (!fxi_rt_blas_product(b, p))
         return false;
     if (compares && !known) {
-        fxi_gpu_compare(b, &fxi_rt_trial, key, AS_IT_IS);
+        fxi_gpu_compare(b, &fxi_rt_trial, key, UNCHANGED);
         fxi_gpu_other_way(b, WIDENED);
         /* If the library refuses the product, the way is empty and is left out. */
         (void)fxi_rt_blas_product(b, &wide);

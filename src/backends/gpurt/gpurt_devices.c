@@ -116,8 +116,8 @@ static bool suits(const fx_packed_kernel *kernel, void *user)
     return fxi_rt_rank(user, kernel) > 0;
 }
 
-/* A device with code in a pack is usable, and its compiler is looked for when the code of a kernel
- * is missing. Otherwise the compiler is needed now. */
+/* A device with code in a pack is usable without a compiler, which is opened when the code of a
+ * kernel is missing. Any other device needs the compiler now. */
 static const char *decide(fxi_rt_device *d)
 {
     const fx_kernel_key any = {.backend = fxi_rt_driver.kind};

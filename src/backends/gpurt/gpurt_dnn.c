@@ -25,7 +25,7 @@ static const fx_tensor *operand(const fx_step *s, int k)
     return k < 0 ? &s->out : &s->in[k];
 }
 
-/* The axes in reverse order. The libraries need at least two axes of space: a single one gets an
+/* The axes in reverse order. The libraries need at least two spatial axes: a single one gets an
  * axis of size 1 before it. */
 static fxi_rt_shape reversed(const fx_tensor *t)
 {
@@ -58,7 +58,7 @@ static fxi_rt_conv_about about_of(const fx_step *s)
                            .flips = !a->flipped && !fxi_rt_dnn.needs_flip,
                            .tf32 = s->out.dtype == FX_DTYPE_F32 &&
                                    fx_step_conv(s)->precision != FX_PRECISION_HIGHEST};
-    /* A single axis of space comes after the one that `reversed` adds. */
+    /* A single spatial axis comes after the one that `reversed` adds. */
     for (int k = 0; k < n; k++) {
         o.pad[k + more] = a->before[n - 1 - k];
         o.stride[k + more] = a->stride[n - 1 - k];
@@ -159,7 +159,7 @@ static int64_t reversed_window(const fx_step *s)
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* Strides of channels-last memory: C, then the axes of space, then N. The same for weights. */
+/* Strides of channels-last memory: C, then the spatial axes, then N. The same for weights. */
 static void channels_last_strides(const fx_tensor *t, int64_t *stride)
 {
     const int channels = t->ndim - 2;
@@ -240,8 +240,8 @@ static void add(fxi_gpu_builder *b, fxi_rt_conv *c)
 /* The names of the ways to compute a step (fxi_gpu_compare). */
 enum { BY_KERNELS, BY_LIBRARY, CHANNELS_LAST };
 
-/* May cflux's kernel be faster than the library's? It does not use matrix units, so only for exact
- * sums of Float32 and Float64, and where few channels leave these units idle. */
+/* May cflux's kernel be faster than the library's? It uses no matrix units, so only for Float64 and
+ * exact Float32, or where few channels leave these units idle. */
 static bool competes(fxi_rt_device *d, const fx_step *s)
 {
     enum { FEW_CHANNELS = 16 };

@@ -2,7 +2,8 @@
  *
  * gpurt_dnn.c decides which steps a library computes, and adds the calls. gpurt_cuda_dnn.c and
  * gpurt_hip_dnn.c have the calls of each library, as the functions below. Both libraries number
- * their axes in the opposite order: batch, channels, then space with the widest stride first.
+ * their axes in the opposite order: batch, channels, then the spatial axes, the one with the
+ * largest stride first.
  */
 #ifndef CFLUX_GPURT_DNN_H
 #define CFLUX_GPURT_DNN_H
@@ -34,7 +35,7 @@ typedef struct fxi_rt_shape {
 typedef struct fxi_rt_conv_about {
     fxi_rt_shape x, w, y;
     int dtype;
-    int space, pad[FXI_RT_SPACE], stride[FXI_RT_SPACE], dilation[FXI_RT_SPACE]; /* axes of space */
+    int space, pad[FXI_RT_SPACE], stride[FXI_RT_SPACE], dilation[FXI_RT_SPACE]; /* spatial axes */
     int groups;
     bool flips;         /* a convolution; false: a cross-correlation */
     bool tf32;          /* Float32 factors may be rounded */

@@ -26,7 +26,7 @@ static int follow(fxi_rt_device *d, fxi_rt_stream stream)
     return error;
 }
 
-/* Made at the first recording. A branch that cannot be created is tried again at the next one. */
+/* Made at the first recording. After a failure the next recording creates the missing branches. */
 static fx_status open_recorder(fxi_rt_device *d)
 {
     fx_status status = FX_OK;
@@ -53,8 +53,8 @@ static fx_status record(fx_device *device)
     if (status)
         return status;
     d->launches = d->recorder->branches[0];
-    /* Without this call the recording would lack the library's work. On failure it is ended and
-     * dropped. */
+    /* Without this call the recording would lack the library's work. If the call fails, the capture
+     * is ended and its graph freed. */
     if (follow(d, d->launches) == 0)
         return FX_OK;
     fxi_rt_graph graph = NULL;

@@ -46,11 +46,11 @@ int fxi_rt_major(int version)
  * name fills the new struct; a library without this function is that of ROCm 5. */
 void fxi_rt_describe(fxi_rt_device *d, int version)
 {
+    /* BYTES: more than any version of the struct has. */
     enum { NAME_IN_6 = 1160, NAME_IN_5 = 396, NAME_BYTES = 256, BYTES = 8192 };
     char *properties = fxi_rt_host->alloc(BYTES);
     int warp = 0;
     snprintf(d->driver, sizeof d->driver, "ROCm %d.%d", version / 10000000, version / 100000 % 100);
-    /* Larger than any version of the struct. */
     if (properties)
         memset(properties, 0, BYTES);
     if (properties && fxi_rt.Properties6 && fxi_rt.Properties6(properties, d->id) == 0)

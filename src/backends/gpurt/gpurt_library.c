@@ -149,7 +149,7 @@ static int start(fx_device *device)
     int error = fxi_rt_select(d);
     for (int k = 0; k < 2 && !error; k++)
         if (!d->trial[k])
-            /* These events are there for their times, so not with FXI_RT_NO_TIMES. */
+            /* These events measure times, so FXI_RT_NO_TIMES is not set. */
             error = fxi_rt.EventCreate(&d->trial[k], 0);
     return error ? error : fxi_rt.EventRecord(d->trial[0], d->work);
 }

@@ -21,7 +21,7 @@ typedef struct fxi_rt_library {
     const char
         *names[2];    /* "cuBLASLt", and another name by which programs may ask for it (or NULL) */
     const char *what; /* what it does: "multiplies matrices" */
-    const char *slower;   /* what its absence costs */
+    const char *slower;   /* what happens without it */
     const char *variable; /* names another file, or is "off" */
     const char *install;  /* what to install */
     fxi_rt_library_file files[FXI_RT_FILES];
@@ -46,7 +46,7 @@ typedef struct fxi_rt_library {
 const char *fxi_rt_library_why(fxi_rt_library *l);
 /* For fx_functional: fxi_rt_library_why, or NULL if it is not a name of the library. */
 const char *fxi_rt_library_part(fxi_rt_library *l, const char *name);
-/* Warns once in the process that cflux's kernels compute what the library would, and why. */
+/* Warns once in a process that cflux's kernels compute instead of the library, and why. */
 void fxi_rt_library_warn(fxi_rt_library *l, const char *why);
 /* Makes the device's handle if *handle has none yet; it is kept until the process ends. False if
  * the library cannot be used. */

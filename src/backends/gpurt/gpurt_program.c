@@ -1,4 +1,4 @@
-/* gpurt_program.c: compiles kernels by NVRTC or hipRTC and loads them.
+/* gpurt_program.c: compiles kernels with NVRTC or hipRTC and loads them.
  */
 #include "gpurt.h"
 
@@ -139,7 +139,7 @@ void *fxi_rt_compile(fxi_gpu_device *device, const char *source, fxi_gpu_failure
         say_unloadable(d, error, why);
     else if (!p)
         fxi_gpu_no_host_memory(device, why);
-    /* `binary` will ask for the code, if there is a cache to put it in. */
+    /* If there is a cache on disk, `binary` will ask for the code. */
     if (p && fxi_rt_host->kernels_cached())
         p->code = code, p->size = bytes;
     else
@@ -168,8 +168,9 @@ void *fxi_rt_load(fxi_gpu_device *device, const void *bytes, size_t size)
 /* ---- functions ------------------------------------------------------------------------------- */
 
 /* Kernels have groups of a fixed size (gpu.h), for which a device may have too few registers. The
- * driver's answer is at most the size that the kernel declares, which may be the least one. If the
- * driver does not answer, the kernel counts as fitting. */
+ * driver answers at most with the size that the kernel declares, which is FXI_GPU_GROUP_LEAST or
+ * more, so only a smaller answer means that the kernel does not fit. Without an answer the kernel
+ * counts as fitting. */
 static bool fits(const fxi_rt_device *d, fxi_rt_function f, const char *name, char *text,
                  size_t size)
 {

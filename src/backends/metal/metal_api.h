@@ -5,7 +5,7 @@
  * the method with all arguments where the caller put them, so a call with another signature passes
  * wrong values. One table, FXI_MTL_MESSAGES, has a row for each method; its rows make the types of
  * the casts and the selectors. No method in it returns a structure, because for those x86-64 needs
- * another function than `objc_msgSend`. The values are those of Apple's documentation.
+ * another function than `objc_msgSend`. Constants have the values of Apple's documentation.
  *
  *     FXI_SEND(end, encoder)                     [encoder endEncoding]
  *     FXI_SEND_WITH(buffer, device, 64, 0)       [device newBufferWithLength:64 options:0]

@@ -1,8 +1,8 @@
 /* metal_product.c: large matrix products of Float32 by Metal Performance Shaders (MPS), Apple's
  * library, where it is faster than cflux's kernel.
  *
- * MPS stores matrices by rows, so it computes Cᵀ = op(B)ᵀ·op(A)ᵀ: a matrix whose columns are dense
- * is the same memory as its transpose with dense rows. Products of Float16 stay with cflux's
+ * MPS stores matrices by rows, so it computes Cᵀ = op(B)ᵀ·op(A)ᵀ: in memory, a matrix with dense
+ * columns is the same as its transpose with dense rows. Products of Float16 stay with cflux's
  * kernel, which adds in Float32: Apple does not say in which type MPS adds.
  */
 #include "metal.h"
@@ -88,12 +88,12 @@ static bool measures(void)
 
 /* ---- which products -------------------------------------------------------------------------- */
 
-/* A call needs fresh objects and an encoder of its own, in which time a GPU computes this many
- * operations. */
+/* Making the objects and the encoder of a call takes about as long as LEAST_OPERATIONS operations
+ * on a GPU. */
 enum { LEAST_OPERATIONS = 1 << 24, MOST_CALLS = 64 };
 #define MOST_BYTES (INT64_C(1) << 32)
 
-/* A matrix as MPS sees it: its rows are the product's columns, or those of the transpose. */
+/* A matrix as MPS sees it. Its rows are the columns in memory. */
 typedef struct extent {
     int64_t rows, columns, distance; /* elements from one row to the next */
 } extent;
@@ -110,7 +110,8 @@ static extent extent_of(const fxi_gpu_product *p, int which)
     }
 }
 
-/* MPS requires that the buffer has whole rows to the end, so the rows must follow each other. */
+/* MPS requires that the buffer has `distance` elements for the last row too, so several rows must
+ * follow each other without gaps. */
 static bool fits(const fxi_gpu_product *p, int which)
 {
     const extent e = extent_of(p, which);

@@ -124,7 +124,7 @@ static dnnl_status_t create_pd(const conv *c, const conv_desc *given, dnnl_primi
                             attr);
     if (!s && c->kind == FX_CONV_DATA)
         s = conv_data_pd(out, fxi_onednn_engine, d, attr, forward);
-    /* The weights of the forward convolution have the type of the operands, their gradient is a
+    /* The weights of the forward convolution have the type of the operands; their gradient is a
      * Float32 sum. */
     desc.w = c->sum.ref;
     if (!s && c->kind == FX_CONV_WEIGHT)

@@ -1,8 +1,8 @@
 /* opencl_api.h: declares the part of OpenCL 1.2 that the backend uses, so that no OpenCL header is
  * needed to build it. Internal.
  *
- * One table, FXI_CL_FUNCTIONS, makes the struct of function pointers, which fxi_cl_open fills. The
- * values are those of the OpenCL 1.2 specification.
+ * One table, FXI_CL_FUNCTIONS, makes the struct of function pointers, which fxi_cl_open fills.
+ * Constants have the values of the OpenCL 1.2 specification.
  */
 #ifndef CFLUX_OPENCL_API_H
 #define CFLUX_OPENCL_API_H

@@ -329,7 +329,7 @@ int fxi_opencl_devices_open(char *why, size_t size)
         n++;
     }
     nchosen = n;
-    /* With a device that works, the reasons of others are messages only. */
+    /* If a device works, the reasons why others do not are messages only. */
     if (n > 0)
         *why = '\0';
     return n;

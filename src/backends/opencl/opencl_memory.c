@@ -119,11 +119,11 @@ static fxi_opencl_ring *ring_of(fxi_opencl_device *d)
 /* Changes to the other half, and waits until the device has read it. */
 static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r, const char **out_call)
 {
+    /* The marker tells when all writes from this half are done. */
     *out_call = "clEnqueueMarkerWithWaitList";
     cl_int error = fxi_cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &r->read[r->half]);
     if (error != CL_SUCCESS)
         return error;
-    /* The marker tells when all writes from this half are done. */
     r->half ^= 1;
     r->used = 0;
     if (r->read[r->half]) {

@@ -1,4 +1,4 @@
-/* ref_kernels.h: the kernels of the ref backend, with which all tests compare. Internal.
+/* ref_kernels.h: the kernels of the ref backend, with which tests compare all others. Internal.
  *
  * Every kernel does the same: for every element of the output it computes the multi-index, reads
  * the elements that the formula names with fxi_ref_get, computes in double (int64_t for integers
