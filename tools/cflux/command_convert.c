@@ -295,8 +295,8 @@ const command command_convert = {
     .about =
         "IN is any file that cflux inspect reads. The extension of OUT selects the format: .bson, "
         ".safetensors, .npz, .npy, .checkpoint, .ckpt. BSON, safetensors and npz keep everything "
-        "that "
-        "cflux train saves: the model, the scale of its inputs, names of columns and classes. If "
+        "that cflux train saves: the model, the scale of its inputs, names of columns and classes. "
+        "If "
         "OUT cannot hold everything, convert names what would be lost and writes nothing, unless "
         "--lossy is given. An existing OUT is replaced only by a complete new file. After "
         "writing, convert reads OUT again and prints its entries.",

@@ -26,8 +26,8 @@ static option_row options[] = {
     OPTION_PART(request),
     OPTIONS_HEADING("Evaluation"),
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
-     "The loss (default: the loss of training; as in cflux train if MODEL does not contain it)", 0,
-     0},
+     "The loss (default: the loss of training, or if MODEL does not contain it, as in cflux train)",
+     0, 0},
     OPTION_DEVICE(&device_text),
     OPTION_JSON(&as_json),
     OPTIONS_END};

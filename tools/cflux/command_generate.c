@@ -13,7 +13,7 @@ static double temperature = 1;
 
 static option_row options[] = {
     {"prompt", 'p', OPTION_TEXT, &prompt, "TEXT",
-     "The beginning of the text, which is printed first (default: a line end, which is not "
+     "The beginning of the text, which is printed first (default: a newline, which is not "
      "printed)",
      0, 0},
     {"length", 'n', OPTION_INTEGER, &length, "N",
@@ -27,7 +27,7 @@ static option_row options[] = {
     {"top-k", 'k', OPTION_INTEGER, &top_k, "K",
      "Draw among the K most likely tokens (default: all)", 1, 1e9},
     {"seed", 's', OPTION_INTEGER, &seed, "N",
-     "Seed for drawing (default: 0). The same seed gives the same text", 0, 9e15},
+     "Seed for the random choices (default: 0). The same seed gives the same text", 0, 9e15},
     OPTION_DEVICE(&device_text),
     OPTIONS_END};
 

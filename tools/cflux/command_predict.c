@@ -19,8 +19,9 @@ static bool probabilities;
 
 static option_row options[] = {
     OPTIONS_HEADING("Data"),
-    OPTION_DATA(request, "The observations, as in cflux train; their targets are ignored (default: "
-                         "standard input: CSV, or lines of text for a model of texts)"),
+    OPTION_DATA(request,
+                "The observations, as in cflux train; their targets are ignored (default: CSV "
+                "or, for a model of texts, lines of text from standard input)"),
     DATA_OPTIONS(request),
     OPTION_PART(request),
     OPTIONS_HEADING("Predictions"),

@@ -57,7 +57,7 @@ const command command_report = {
                 "cflux report run.jsonl other.jsonl -o both.html\n",
     .about =
         "LOG is a file that cflux train --log wrote, or - for standard input. The run may have "
-        "ended, have been killed, or still be running. The page is one file that needs no network. "
+        "ended, been killed, or still be running. The page is one file that needs no network. "
         "With two logs, it compares both runs: curves, scores and the settings that differ.",
     .options = options,
     .run = run_report,

@@ -42,9 +42,9 @@ static option_row options[] = {
         "such as MNIST's; - reads CSV from standard input"),
     DATA_OPTIONS(o.data.request),
     {"classes", 0, OPTION_FLAG, &o.data.classes, NULL,
-     "The target's values are classes (default: for text, and with a loss for classes; without "
-     "--loss also for integers with at most two distinct values, or ten or more occurrences "
-     "per value on average)",
+     "The target's values are classes (default: if they are text, or if --loss is for classes; "
+     "without --loss also if they are integers with at most two distinct values, or with ten or "
+     "more occurrences per value on average)",
      0, 0},
     {"regression", 0, OPTION_FLAG, &o.data.numbers, NULL,
      "The target's values are numbers, even if they look like classes", 0, 0},
@@ -67,10 +67,10 @@ static option_row options[] = {
      0, 0},
     {"augment", 0, OPTION_TEXT, &o.augment, "CHANGES",
      "Change the images of each training step at random, by a list such as "
-     "flip,shift=2,noise=0.1. flip: reverse the width of an image with probability 0.5; shift: "
-     "move "
-     "it by up to this many pixels; noise: add normal numbers of this standard deviation to the "
-     "scaled inputs (default: no changes)",
+     "flip,shift=2,noise=0.1. flip: mirror an image, left to right, with probability 0.5; shift: "
+     "move it by up to this many pixels; noise: add normally distributed numbers with this "
+     "standard "
+     "deviation to the scaled inputs (default: no changes)",
      0, 0},
     OPTIONS_HEADING("Texts"),
     {"text", 0, OPTION_FLAG, &o.data.text, NULL,
@@ -82,7 +82,8 @@ static option_row options[] = {
      "training divides the text into pieces of this length (default: 64)",
      1, 1e6},
     {"vocabulary", 0, OPTION_INTEGER, &o.data.vocabulary, "N",
-     "Texts: learn at most N tokens (bytes and pieces of words) from the training files (default: "
+     "For texts: learn at most N tokens (bytes and pieces of words) from the training files "
+     "(default: "
      "8000, or with --text the 256 bytes)",
      1, 1e8},
     OPTIONS_HEADING("Model"),
