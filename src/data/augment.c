@@ -33,7 +33,7 @@ static int64_t size_along(const fx_dims *sizes, int axis)
     return sizes->v[sizes->n == 1 ? 0 : axis];
 }
 
-/* One size, or one per spatial axis, each from `least` to at most that of the image if `bounded`.
+/* One size, or one per spatial axis, each at least `least` and, if `bounded`, at most the image's.
  */
 static fx_status check_sizes(const char *op, const fx_augment_args *a, int64_t least, bool bounded)
 {

@@ -17,7 +17,8 @@ static bool is_list(const void *x)
     return x && !fx_is_array(x) && fx_type_of(x) && (fx_type_of(x)->flags & FX_TYPE_TUPLE);
 }
 
-/* The items of a tuple as an array of pointers from memory.h; NULL after a recorded error. */
+/* The items of a tuple as an array of pointers, which fxi_free frees; NULL after a recorded
+ * error. */
 static void **items_of(const char *op, void *list)
 {
     if (!is_list(list) || fx_count(list) < 1 || fx_count(list) > INT32_MAX) {

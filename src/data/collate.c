@@ -161,7 +161,7 @@ static fx_array *from_host(const fxi_collation *c, const fxi_source *src, int64_
     return fx_array_to(src->to, fxi_lend(fx_eltype(src->array), block, axes, sizes));
 }
 
-/* Copies the positions of a batch to the device, unless *io_copy, the previous copy, is there. */
+/* Copies the positions of a batch to the device, unless the previous copy, *io_copy, is on it. */
 static fx_array *positions(const fxi_collation *c, int64_t start, int64_t count, fx_device *device,
                            fx_array **io_copy)
 {

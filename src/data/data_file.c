@@ -80,7 +80,11 @@ int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n)
 
 fx_status fxi_data_file_check_memory(const fxi_data_file *file, size_t bytes)
 {
-    enum { FEW = 1 << 16, MANY = 64 << 20 }; /* the query takes longer than filling FEW bytes */
+    enum {
+        FEW = 1 << 16,
+        MANY = 64 << 20
+    }; /* asking for the free memory takes longer than filling
+          FEW bytes */
     if (bytes <= FEW)
         return FX_OK;
     const fx_memory m = fx_memory_status(NULL);

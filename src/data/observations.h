@@ -15,12 +15,13 @@
 typedef struct fxi_derived fxi_derived;
 /* The functions of one kind of derived data set. */
 typedef struct fxi_derived_kind {
-    /* Number of observations; n is that of the data, or with parts the total. NULL: the same. */
+    /* Number of observations; n is that of the data, or with parts the total. NULL: it is n. */
     int64_t (*count)(const fxi_derived *self, int64_t n);
     /* The observations with indices idx, a 0-d array or a list. */
     void *(*get)(fxi_derived *self, fx_array *idx);
     bool functions; /* calls functions of the program */
-    bool parts;     /* the data are a tuple of data sets, each with its own number */
+    bool parts;     /* the data are a tuple of data sets, each with its own number of
+                       observations */
 } fxi_derived_kind;
 /* The first members of every derived data set. */
 struct fxi_derived {

@@ -62,7 +62,8 @@ static fx_status open_own(fx_dist *d, const fxi_dist_move *m, char *why, size_t 
     return d->devices[0] || d->devices[1] ? FX_OK : FX_STATUS_UNSUPPORTED;
 }
 
-/* A library is used only if no member lacks it, because all members must send the same steps to it.
+/* A library is used only if no member lacks it, because all members must run a step by the same
+ * library.
  */
 static fx_status keep_common(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {

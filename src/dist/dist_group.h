@@ -136,7 +136,7 @@ fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t siz
  * all. */
 fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refusal,
                          const char *reason, char *why, size_t size);
-/* The failure of the first member that has one, on all members. */
+/* Returns on all members the failure of the first member that has one. */
 fx_status fxi_dist_share(fx_dist *d, fx_status mine, const char *reason, char *why, size_t size);
 /* FX_OK if all members have the version `mine` of the library; else the same failure on all. The
  * form of this operation must stay as it is, because members of different versions run it. */

@@ -6,7 +6,7 @@
  * group. The host waits until they are queued, not until they have ended.
  *
  * The plugin and the library are opened, and the devices are connected, when they are first needed.
- * If that fails, they are not tried again, and fx_average copies. Sets stay until the process ends,
+ * If that fails, it is not tried again, and fx_average copies. Sets stay until the process ends,
  * because plans refer to their communicators.
  */
 #include "dist_local.h"
@@ -26,7 +26,7 @@
 #include <string.h>
 
 enum { SETS = 8 }; /* of devices that a process may use; others are averaged by copies */
-/* Seconds. To connect eight GPUs takes a few. */
+/* Seconds. Connecting eight GPUs takes a few. */
 #define LONGEST 120
 
 /* The queue and the buffers of one device, which its step stored. */
@@ -267,7 +267,7 @@ static device_set *set_of(int n, fx_array *const *vectors)
 
 /* ---- the mean -------------------------------------------------------------------------------- */
 
-/* 16-bit numbers are added in Float32, as by copies. */
+/* 16-bit numbers are added in Float32, as in average_devices.c. */
 static fx_array *mean_of(const device_set *s, int k, fx_array *x)
 {
     const bool narrow = fx_dtype_size(fx_eltype(x)) < sizeof(float);

@@ -233,7 +233,7 @@ static int64_t index_of(const sets *s, int64_t rank, int64_t set)
     return -1;
 }
 
-/* The newest set of which all members have a file, in the order of rank 0; 0: none. */
+/* The newest set, by the order of rank 0's files, of which all members have a file; 0: none. */
 static int64_t newest_complete(const sets *s)
 {
     for (int64_t k = 0; k < s->n; k++) {

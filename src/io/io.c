@@ -456,7 +456,7 @@ static void walk_as_in_file(fxi_entries *to, const fxi_entries *from, const char
     if (to->status != FX_OK || fx_is_array(object) || count_common(to, from) == from->n)
         return;
     fxi_entries flux = {.op = to->op};
-    const fx_error earlier = fxi_error_begin(); /* an error inside of the state is only recorded */
+    const fx_error earlier = fxi_error_begin(); /* an error of a part is recorded, not returned */
     void *state = fx_flux_state(object);
     const fx_status failed = fxi_error_end(&earlier);
     if (failed != FX_OK)

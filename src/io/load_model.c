@@ -279,8 +279,8 @@ static bool is_parameter_list(const void *dst, const void *src)
     return list;
 }
 
-/* Measures how far the structures agree. *out: FX_OK if to the end, FX_STATUS_ARGUMENT at a
- * difference (not recorded), or another failure. */
+/* Measures how far the structures agree. *out: FX_OK if they agree to the end, FX_STATUS_ARGUMENT
+ * at a difference (not recorded), or another failure. */
 static int64_t same_until(void *dst, void *src, fx_status *out)
 {
     loading l = {.dry = true};

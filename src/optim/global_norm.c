@@ -1,10 +1,11 @@
 /* global_norm.c: the norm of all gradients of a model together, and clipping by it.
  *
  * ‖g‖ = √(Σ over all arrays and elements of x²), and clipping multiplies every array by
- * min(most/‖g‖, 1), so the whole gradient keeps its direction (Pascanu, Mikolov, Bengio, 2013). Two
- * visits: the first finds the largest magnitude. If it is very large or very small, all elements
- * are divided by it before they are squared, because x² leaves the range of Float32 above 2⁶⁴ and
- * below 2⁻⁷⁵. Everything is recorded, nothing is evaluated: the update stays one plan.
+ * min(most/‖g‖, 1), so the whole gradient keeps its direction (Pascanu, Mikolov, Bengio, 2013). The
+ * arrays are visited twice: for the largest magnitude, and for the sum of the squares. If the
+ * largest magnitude is very large or very small, all elements are divided by it before they are
+ * squared, because x² leaves the range of Float32 above 2⁶⁴ and below 2⁻⁷⁵. Everything is recorded,
+ * nothing is evaluated: the update stays one plan.
  */
 #include <cflux/ops.h>
 #include <cflux/optim.h>

@@ -52,7 +52,7 @@ static double polynomial(const fx_schedule *s, double k)
     return k < s->v[2] ? s->v[0] * pow(1 - k / s->v[2], s->v[1]) : 0;
 }
 
-/* range·part + offset, of the first two numbers, as in ParameterSchedulers.jl */
+/* range·part + offset; these are the first two numbers, as in ParameterSchedulers.jl */
 static double between(const fx_schedule *s, double part)
 {
     return s->v[0] * part + s->v[1];
@@ -310,7 +310,7 @@ static fx_schedule *make(int kind, const fx_schedule *init)
 }
 
 #define MAKE(kind, ...) make(KIND_##kind, &(const fx_schedule){.v = {__VA_ARGS__}})
-/* The first two numbers of a schedule between two values: its range and its offset. */
+/* The range and the offset of a schedule between two values. */
 #define BETWEEN(a, b) fabs((a) - (b)), fmin((a), (b))
 fx_schedule *fx_schedule_constant(double value)
 {

@@ -162,7 +162,7 @@ static fx_status mismatch(const fx_spot *at, int tree)
 /* ---- parameters that the loss does not use ----------------------------------------------------
  */
 
-/* A layer that the forward pass forgets would otherwise never learn, without a message. */
+/* Without this message a layer that the forward pass forgets would silently never learn. */
 static void note_unused(fxi_items *s, const fx_spot *at, const fx_communicator *among)
 {
     fxi_state_leaf *l = at->objects[0];
@@ -218,10 +218,10 @@ void fxi_update_name_unused(const fx_communicator *among, const fx_update_args *
 
 typedef struct dependence {
     fxi_state_leaf *first; /* of the leaves that the loss does not use */
-    bool used;             /* a leaf has another gradient, or a message has named it */
+    bool used;             /* the loss uses a leaf, or a message has named it */
 } dependence;
 
-/* Stops at the first leaf that has another gradient, so that a usual update visits one leaf. */
+/* Stops at the first leaf that the loss uses, so that a usual update visits one leaf. */
 static fx_walk find_used(const fx_spot *at, void *user)
 {
     dependence *d = user;

@@ -125,7 +125,7 @@ void fxi_note_items(struct fxi_context *c, int32_t first, const fxi_items *s,
  * walked.
  */
 bool fxi_repeat_items(const struct fxi_context *c, fxi_items *s, const fxi_update_trees *trees);
-/* Items in a row whose rules have the same literals (recorded_rule.c). */
+/* Consecutive items whose rules have the same literals (recorded_rule.c). */
 typedef struct fxi_rule_run {
     int32_t first;   /* the entry where they begin */
     int64_t item, n; /* the first item, and the number of items; 0: no item so far */
