@@ -37,8 +37,8 @@ typedef enum fxi_gpu_dialect {
 } fxi_gpu_dialect;
 
 enum { FXI_GPU_BUFFERS = 64 }; /* buffers of a launch, at most */
-/* Addresses in the table of a launch, at most: more than the 4 KiB of arguments of CUDA and HIP
- * hold. */
+/* The most addresses in the table of a launch. The 4 KiB of arguments of CUDA and HIP hold
+ * fewer. */
 enum { FXI_GPU_TABLE = 1024 };
 
 /* Properties of a device that decide the text of kernels and the division of launches. They do not

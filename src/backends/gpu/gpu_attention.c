@@ -19,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the work is divided into groups, by the number of features, rounded up. With more rows, a
- * warp reads a tile from local memory less often, but needs more registers: a work-item has at most
- * 255. */
+/* How the work is divided into groups. Features are rounded up to the next row of the table. With
+ * more rows, a warp reads a tile from local memory less often, but needs more registers: a
+ * work-item has at most 255. */
 typedef struct division {
     int features; /* the most */
     int cells;    /* a warp has 16 · cells rows: a cell has the 16 rows of one instruction */

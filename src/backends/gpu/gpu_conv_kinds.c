@@ -39,13 +39,13 @@ static geometry geometry_of(const fx_step *s)
                   .batch = x->shape[n + 1],
                   .flipped = a->flipped != 0};
     for (int d = 0; d < 3; d++) {
-        const bool there = d < n;
-        g.xs *= g.x[d] = there ? x->shape[d] : 1;
-        g.taps *= g.k[d] = there ? w->shape[d] : 1;
-        g.ys *= g.y[d] = there ? y->shape[d] : 1;
-        g.stride[d] = there ? a->stride[d] : 1;
-        g.before[d] = there ? a->before[d] : 0;
-        g.dilation[d] = there ? a->dilation[d] : 1;
+        const bool exists = d < n;
+        g.xs *= g.x[d] = exists ? x->shape[d] : 1;
+        g.taps *= g.k[d] = exists ? w->shape[d] : 1;
+        g.ys *= g.y[d] = exists ? y->shape[d] : 1;
+        g.stride[d] = exists ? a->stride[d] : 1;
+        g.before[d] = exists ? a->before[d] : 0;
+        g.dilation[d] = exists ? a->dilation[d] : 1;
     }
     return g;
 }

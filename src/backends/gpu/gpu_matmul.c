@@ -327,7 +327,8 @@ static void say_kernel(fxi_gpu_builder *b, const product *p)
     fxi_gpu_walk_say(b, &p->batch, first_of_batch(p), "z", "o", NULL);
     fxi_gpu_say_part(b, text);
     const bool cells = has_cells(b, p->type);
-    /* The text has all these loops then: only its compiler knows which the architecture can run. */
+    /* The text has all loops that the architecture may be able to run: only the compiler knows
+     * which it can. */
     const bool async = has_async(b, p->type) && p->tile.rm > 2;
     if (async)
         say_sums(b, p, fxi_gpu_text_matrix_async);

@@ -18,7 +18,7 @@ static bool is_loaded(const fxi_gpu_packs *p, int k, const bool *needed)
     return p->pattern[k] >= 0 && (!needed || needed[k]);
 }
 
-/* Has operand k one element for all elements of a pack? */
+/* Do all elements of a pack use one element of operand k? */
 static bool is_shared(const fxi_gpu_packs *p, int k)
 {
     return p->pattern[k] >= 0 && (p->shared >> p->pattern[k] & 1);

@@ -98,11 +98,11 @@ static pooling pooling_of(const fxi_gpu_builder *b)
     double taps = 1; /* taps of a window, which are numbered, and counted for the mean */
     for (int d = 0; d < 3; d++) {
         /* Axes that do not exist have one tap at stride 1. */
-        const bool there = d < a->spatial;
+        const bool exists = d < a->spatial;
         const int64_t v[AXIS_PARAM_COUNT] = {
-            [XS] = there ? x->shape[d] : 1,      [YS] = there ? y->shape[d] : 1,
-            [TAPS] = there ? a->window[d] : 1,   [STRIDE] = there ? a->stride[d] : 1,
-            [BEFORE] = there ? a->before[d] : 0, [DILATION] = there ? a->dilation[d] : 1};
+            [XS] = exists ? x->shape[d] : 1,      [YS] = exists ? y->shape[d] : 1,
+            [TAPS] = exists ? a->window[d] : 1,   [STRIDE] = exists ? a->stride[d] : 1,
+            [BEFORE] = exists ? a->before[d] : 0, [DILATION] = exists ? a->dilation[d] : 1};
         for (int k = 0; k < AXIS_PARAM_COUNT; k++)
             p.v[3 * k + d] = v[k];
         p.v[3 * INSIDE + d] =

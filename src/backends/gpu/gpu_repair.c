@@ -80,7 +80,7 @@ static void say_weights(fxi_gpu_builder *b, bool wide)
     fxi_gpu_end(b);
 }
 
-/* Sets the strides of the three axes of space, of the channels and of the batch. */
+/* Sets the strides of the three spatial axes, of the channels and of the batch. */
 static void set_strides(fxi_gpu_call *c, int first, const fx_tensor *t, int spatial)
 {
     for (int d = 0; d < 3; d++)
@@ -92,13 +92,13 @@ static void set_strides(fxi_gpu_call *c, int first, const fx_tensor *t, int spat
 static void set_axis(fxi_gpu_call *c, const fx_step *s, int d)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
-    const bool there = d < a->spatial;
-    const int64_t taps = there ? s->out.shape[d] : 1, dilation = there ? a->dilation[d] : 1;
-    const int64_t before = there ? a->before[d] : 0;
+    const bool exists = d < a->spatial;
+    const int64_t taps = exists ? s->out.shape[d] : 1, dilation = exists ? a->dilation[d] : 1;
+    const int64_t before = exists ? a->before[d] : 0;
     fxi_gpu_param(c, FIRST_PARAM + 3 * TAPS + d, taps);
-    fxi_gpu_param(c, FIRST_PARAM + 3 * XS + d, there ? s->in[0].shape[d] : 1);
-    fxi_gpu_param(c, FIRST_PARAM + 3 * YS + d, there ? s->in[1].shape[d] : 1);
-    fxi_gpu_param(c, FIRST_PARAM + 3 * STRIDE + d, there ? a->stride[d] : 1);
+    fxi_gpu_param(c, FIRST_PARAM + 3 * XS + d, exists ? s->in[0].shape[d] : 1);
+    fxi_gpu_param(c, FIRST_PARAM + 3 * YS + d, exists ? s->in[1].shape[d] : 1);
+    fxi_gpu_param(c, FIRST_PARAM + 3 * STRIDE + d, exists ? a->stride[d] : 1);
     fxi_gpu_param(c, ORIGIN + d, (a->flipped ? 0 : (taps - 1) * dilation) - before);
     fxi_gpu_param(c, TAP_DISTANCE + d, a->flipped ? dilation : -dilation);
 }

@@ -76,7 +76,7 @@ const char *fxi_rt_hider(void);
 int fxi_rt_select(const fxi_rt_device *d);
 /* Makes the device usable. The caller has set d->id. Returns the driver's error. */
 int fxi_rt_begin(fxi_rt_device *d);
-/* Reads what only this driver reports: architecture, limits; the driver's version is known. */
+/* Reads what only this driver reports: architecture and limits. version: the driver's. */
 void fxi_rt_describe(fxi_rt_device *d, int version);
 /* Returns the highest major version of the compiler whose code the driver loads; 0: any. */
 int fxi_rt_major(int version);

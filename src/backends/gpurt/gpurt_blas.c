@@ -41,9 +41,9 @@ static bool is_unaligned(const extent *e)
     return *e->ld % UNIT != 0 && *e->columns > 1;
 }
 
-/* Widens the columns of unaligned matrices. Other matrices with the same size of the product are
- * copied too: all copies have zeros in the added elements, which change no sum. Returns the
- * elements of all copies. */
+/* Widens the columns of unaligned matrices. If that makes a size of the product grow, the other
+ * matrix with this size is copied too. All copies have zeros in the added elements, which change no
+ * sum. Returns the elements of all copies. */
 static int64_t widen_matrices(fxi_gpu_product *p)
 {
     fxi_gpu_product was = *p;

@@ -61,7 +61,8 @@ FXI_GPU_PROGRAM_FUNCTIONS(fxi_metal);
  * `lock`, and encodes one piece of work. */
 fxi_id fxi_metal_compute(fxi_metal_device *d);
 fxi_id fxi_metal_blit(fxi_metal_device *d);
-/* The same for work that makes its own encoder: returns the open command buffer, without one. */
+/* The same for work that makes its own encoder: returns the open command buffer, without an open
+ * encoder. */
 fxi_id fxi_metal_command(fxi_metal_device *d);
 /* Commits the open command buffer, if there is one. */
 void fxi_metal_commit(fxi_metal_device *d);

@@ -27,7 +27,7 @@ static double real_quotient(double a, double b)
 }
 static double real_powi(double a, int64_t n)
 {
-    /* A long exponent may become even when it is converted, so the sign is found apart. */
+    /* As a double, a large odd exponent may become even, so the sign is computed separately. */
     const double y = pow(fabs(a), (double)n);
     return signbit(a) && n % 2 ? -y : y;
 }

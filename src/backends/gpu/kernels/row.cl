@@ -133,7 +133,7 @@ FX_UNROLL for (fx_int e = 0; e < @elements@; e++) {
 }
 }
 
-// The elements of a piece of a row: from `first` to before `count`. Groups along Y take the pieces.
+// The elements `first` to `count` − 1 of a row are a piece. Groups along Y take the pieces.
 //// rows_piece
 const fx_int first = FX_GROUP_Y * P(@piece@), rest = P(1) - first;
 const fx_int count = line < P(0) ? first + (rest < P(@piece@) ? rest : P(@piece@)) : 0;
