@@ -21,7 +21,7 @@ static text_list only;
 static const char *flux_version;
 static option_row options[] = {
     {"only", 'k', OPTION_TEXTS, &only, "NAME",
-     "Convert only the entry of this name; may be given several times", 0, 0},
+     "Convert only the entry with this name; may be given several times", 0, 0},
     {"model", 'm', OPTION_TEXT, &notation, "NOTATION",
      "The model, in Flux's notation, to which the arrays of IN belong. Needed for files without a "
      "notation: only arrays, Flux.state, a list of parameters, or PyTorch's state_dict",

@@ -20,8 +20,8 @@ static bool probabilities;
 static option_row options[] = {
     OPTIONS_HEADING("Data"),
     OPTION_DATA(request,
-                "The observations, as in cflux train; their targets are ignored (default: CSV "
-                "or, for a model of texts, lines of text from standard input)"),
+                "The observations, as in cflux train; their targets are ignored (default: standard "
+                "input, as CSV or, for a model of texts, as lines of text)"),
     DATA_OPTIONS(request),
     OPTION_PART(request),
     OPTIONS_HEADING("Predictions"),
