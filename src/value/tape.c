@@ -226,7 +226,7 @@ static bool note_operand(fxi_tape *t, fxi_tape_entry *e, int32_t k, fxi_node *in
 
 static bool note(fxi_tape *t, fxi_node *n)
 {
-    if (n->op == FX_OP_COLLECTIVE || n->op == FX_OP_TRANSFER ||
+    if (n->op == FX_OP_TRANSFER ||
         !fxi_grow(&t->entries, &t->capacity, t->n + 1, sizeof *t->entries))
         return false;
     fxi_tape_entry *e = &t->entries[t->n];

@@ -67,7 +67,8 @@ bool fxi_tape_can_skip(const fxi_tape *t, int32_t first, bool literals, int32_t 
         return false;
     for (int32_t i = first; i < t->n; i++) {
         const uint8_t op = t->entries[i].node->op;
-        if (op == FX_OP_RANDOM || (op == FX_OP_CONST && !literals))
+        /* The next collective operation must know the previous one. */
+        if (op == FX_OP_RANDOM || op == FX_OP_COLLECTIVE || (op == FX_OP_CONST && !literals))
             return false;
     }
     return t->nused - t->entries[first].leaves <= leaves;

@@ -1,9 +1,11 @@
 /* test_record.c: recorded training steps (FX_RECORD): programs that change control flow, sizes,
  * literals, handles and reads at random compute the same bits as with FX_STEP; equal calls repeat
  * the recording and build no nodes. In this file a step is a training step. ctest: threads */
+#include "dist_group.h"
 #include "semantics_check.h"
 
 #include <cflux.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -57,6 +59,14 @@ static void note_error(program *p)
     note(p, e.status);
 }
 
+/* The group that the optimisers of a program average over, or NULL. */
+static fx_dist *group;
+
+static fx_rule *averaged(fx_rule *rule)
+{
+    return group ? fx_dist_optimiser(group, rule) : rule;
+}
+
 static void open_program(program *p, uint64_t seed, int mode)
 {
     memset(p, 0, sizeof *p);
@@ -66,8 +76,8 @@ static void open_program(program *p, uint64_t seed, int mode)
     fx_set(&p->model, (void *)fx_chain(fx_dense(3, 8, FX_TANH), fx_batchnorm(8), fx_dropout(0.25),
                                        fx_dense(8, 2)));
     fx_set(&p->second, (void *)fx_dense(2, 2));
-    fx_set(&p->opt, fx_setup(fx_adam(.eta = 1e-2), p->model));
-    fx_set(&p->opt2, fx_setup(fx_momentum(.eta = 1e-2), p->second));
+    fx_set(&p->opt, fx_setup(averaged(fx_adam(.eta = 1e-2)), p->model));
+    fx_set(&p->opt2, fx_setup(averaged(fx_momentum(.eta = 1e-2)), p->second));
     fx_set(&p->total, fx_zeros(1));
     fx_set(&p->x, fx_randn(3, 6));
     fx_set(&p->y, fx_randn(2, 6));
@@ -218,20 +228,58 @@ static void run_program(program *p, uint64_t seed, int mode, int steps)
         if (p->kept[i])
             note(p, fx_item(fx_sum(p->kept[i])));
     note_error(p);
+    /* A pending exchange of the last training step runs before the next one. */
+    if (group)
+        note(p, fx_item(fx_dist_allreduce(group, fx_ones(1), FX_REDUCE_SUM)));
     close_program(p);
 }
 
 enum { SEEDS = 60, STEPS = 24 };
 
-static void random_programs_compute_the_same_bits(void **state)
+/* Exchanges of a group whose other member does nothing: one number for the operations so far and
+ * their order. */
+static double exchanges;
+
+static fx_status alone(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
+                       size_t size)
 {
-    (void)state;
+    (void)g, (void)why, (void)size;
+    if (c->kind <= FX_COLLECTIVE_BROADCAST)
+        exchanges = fmod(exchanges * 31 + (double)(c->kind * 8 + c->fold + c->count * 64), 1e9 + 7);
+    memcpy(c->out, c->in, (size_t)c->count * fx_dtype_size((fx_dtype)c->dtype));
+    return FX_OK;
+}
+
+static fx_dist the_group;
+
+static void open_group(void)
+{
+    static const fxi_transport link = {.run = alone};
+    const fxi_transport_group g = {
+        .size = 2, .local_size = 2, .any_thread = true, .library = "a link"};
+    fxi_dist_begin(&the_group, &link, &g, 2);
+    group = &the_group;
+}
+
+static void close_group(void)
+{
+    fx_dist_sync_norms(NULL);
+    fxi_dist_end(&the_group);
+    group = NULL;
+}
+
+static void random_programs(void)
+{
     static program a, b;
     int64_t repeated = 0, notes = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        exchanges = 0;
         run_program(&a, seed, FXI_SCOPE_STEP, STEPS);
+        note(&a, exchanges);
         const fx_counters before = fx_stats();
+        exchanges = 0;
         run_program(&b, seed, FXI_SCOPE_RECORD, STEPS);
+        note(&b, exchanges);
         repeated += (int64_t)(fx_stats().repeated_evals - before.repeated_evals);
         notes += a.n;
         assert_int_equal(a.n, b.n);
@@ -243,6 +291,24 @@ static void random_programs_compute_the_same_bits(void **state)
     }
     printf("%d evaluations repeated, %d numbers\n", (int)repeated, (int)notes);
     assert_true(repeated > SEEDS * STEPS / 8);
+}
+
+static void random_programs_compute_the_same_bits(void **state)
+{
+    (void)state;
+    random_programs();
+}
+
+/* The same with averages over a group, and with norms over the batches of all members: the forward
+ * pass, the gradient and the update exchange arrays, always in one order. */
+static void random_programs_of_a_group(void **state)
+{
+    (void)state;
+    open_group();
+    random_programs();
+    fx_dist_sync_norms(group);
+    random_programs();
+    close_group();
 }
 
 /* ---- what repeats ---------------------------------------------------------------------------- */
@@ -272,12 +338,12 @@ static double train(int mode, int n)
     return last;
 }
 
-static void a_step_that_repeats_builds_nothing(void **state)
+/* each: evaluations of a training step. */
+static void steps_build_nothing(int each)
 {
-    (void)state;
     FX_SCOPE;
     fx_chain_layer *model = fx_chain(fx_dense(2, 3, FX_TANH), fx_batchnorm(3), fx_dense(3, 2));
-    void *opt = fx_setup(fx_adam(.eta = 0.01), model);
+    void *opt = fx_setup(averaged(fx_adam(.eta = 0.01)), model);
     fx_array *x = fx_randn(2, BATCH), *y = fx_randn(2, BATCH);
     fx_eval(fx_tuple(x, y));
     fx_counters before = fx_stats();
@@ -289,10 +355,29 @@ static void a_step_that_repeats_builds_nothing(void **state)
         fx_update(opt, model, fx_gradient(loss, model));
         assert_true(isfinite(fx_item(loss)));
     }
-    const fx_counters after = check_same_plans(&before, 20);
+    const fx_counters after = check_same_plans(&before, 20 * each);
     assert_int_equal(after.nodes, before.nodes);
-    assert_int_equal(after.repeated_evals - before.repeated_evals, 20);
+    assert_int_equal(after.repeated_evals - before.repeated_evals, 20 * each);
     assert_int_equal(after.donation_misses, before.donation_misses);
+}
+
+static void a_step_that_repeats_builds_nothing(void **state)
+{
+    (void)state;
+    steps_build_nothing(1);
+}
+
+static void a_step_of_a_group_builds_nothing(void **state)
+{
+    (void)state;
+    open_group();
+    exchanges = 0;
+    steps_build_nothing(1);
+    assert_true(exchanges != 0);
+    /* A norm over all members first computes its number of observations on the device. */
+    fx_dist_sync_norms(group);
+    steps_build_nothing(2);
+    close_group();
 }
 
 /* The applications of a chain of rules to the parameters are not skipped together, but all of them
@@ -807,7 +892,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_programs_compute_the_same_bits),
+        cmocka_unit_test(random_programs_of_a_group),
         cmocka_unit_test(a_step_that_repeats_builds_nothing),
+        cmocka_unit_test(a_step_of_a_group_builds_nothing),
         cmocka_unit_test(literals_that_a_chain_of_rules_shares),
         cmocka_unit_test(new_data_and_numbers_repeat),
         cmocka_unit_test(each_thread_records_for_itself),
