@@ -159,15 +159,17 @@ static bool copy(walk *w, fxi_node *n)
     fxi_node *few[3], **in = n->nin > 3 ? fxi_malloc((size_t)n->nin * sizeof *in) : few;
     for (int32_t i = 0; in && i < n->nin; i++)
         in[i] = stand_in(w, n->in[i]);
-    fxi_node *made = in ? fxi_node_new(fxi_here(), (fx_op)n->op, (fx_dtype)n->dtype, n->ndim,
-                                       n->shape, n->device, &n->attr, n->nin, in)
+    fxi_context *c = fxi_here();
+    c->grad = n->grad;
+    fxi_node *made = in ? fxi_node_new(c, (fx_op)n->op, (fx_dtype)n->dtype, n->ndim, n->shape,
+                                       n->device, &n->attr, n->nin, in)
                         : NULL;
+    c->grad = FXI_GRAD_OF_OP;
     if (in != few)
         fxi_free(in);
     if (!made)
         return false;
     made->weak = n->weak;
-    made->grad = n->grad;
     if (append(w, made))
         return fxi_identity_put(&w->seen, n, made);
     fxi_node_release(made);

@@ -185,31 +185,38 @@ static fx_array *unary(fx_op op, enum type_rule rule, fx_array *x)
 #define OWN_ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)
 #include <cflux/op.def>
 
-static fx_array *with_gradient(fx_array *y, fxi_grad grad)
+/* f(a, b), whose node gets the gradient `grad`. The context has it before the node is made, because
+ * a recorded training step compares it. */
+static fx_array *with_gradient(fxi_grad grad, fx_array *(*f)(fxi_arg a, fxi_arg b), fxi_arg a,
+                               fxi_arg b)
 {
-    if (!fx_is_error(y))
-        y->node->grad = (uint8_t)grad;
+    fxi_context *c = fxi_here();
+    c->grad = (uint8_t)grad;
+    fx_array *y = f(a, b);
+    c->grad = FXI_GRAD_OF_OP;
     return y;
 }
 
-static fx_array *of_quotient(fx_array *y)
+/* x·y as part of a quotient. */
+static fx_array *of_quotient(fx_array *x, fx_array *y)
 {
-    return with_gradient(y, FXI_GRAD_QUOTIENT);
+    return with_gradient(FXI_GRAD_QUOTIENT, fxi_mul, fxi_arg_array(x), fxi_arg_array(y));
 }
 
 fx_array *fxi_quotient(fx_array *x, fx_array *d)
 {
-    return of_quotient(fx_mul(x, of_quotient(fx_div(1, d))));
+    return of_quotient(x,
+                       with_gradient(FXI_GRAD_QUOTIENT, fxi_div, fxi_arg_int(1), fxi_arg_array(d)));
 }
 
 fx_array *fxi_minus_tanh(fx_array *x, fx_array *t)
 {
-    return with_gradient(fx_sub(x, t), FXI_GRAD_TANHSHRINK);
+    return with_gradient(FXI_GRAD_TANHSHRINK, fxi_sub, fxi_arg_array(x), fxi_arg_array(t));
 }
 
 fx_array *fxi_softsign_of(fx_array *x, fx_array *d)
 {
-    return with_gradient(fx_div(x, d), FXI_GRAD_SOFTSIGN);
+    return with_gradient(FXI_GRAD_SOFTSIGN, fxi_div, fxi_arg_array(x), fxi_arg_array(d));
 }
 
 fx_array *fx_floor(fx_array *x)
@@ -270,7 +277,7 @@ static fx_array *factor(const fxi_rule_args *a, int i)
 static void quotient_gradient(const fxi_rule_args *a)
 {
     if (a->need[0])
-        a->gx[0] = of_quotient(fx_mul(G, Y));
+        a->gx[0] = of_quotient(G, Y);
     if (a->need[1])
         a->gx[1] = fx_mul(G, Z);
 }
@@ -290,7 +297,7 @@ RULE(MUL)
 RULE(DIV)
 {
     if (a->node->grad == FXI_GRAD_QUOTIENT) {
-        a->gx[1] = of_quotient(fx_mul(fx_neg(G), Z));
+        a->gx[1] = of_quotient(fx_neg(G), Z);
         return;
     }
     fx_array *q = fx_div(G, Y);

@@ -61,6 +61,7 @@ struct fxi_context {
     int unwatched;             /* > 0: evaluations do not count for fxi_scope_watch */
     int new_pending;           /* > 0: fxi_evaluate_new does nothing */
     int unstaged;              /* > 0: fx_stage does nothing */
+    uint8_t grad;              /* fxi_grad: of the nodes that are made now */
     fxi_scope *scope;
     fxi_scope scopes[FXI_INLINE_SCOPES];
     fxi_node sinks;          /* head of the list of pending results that nothing consumed */

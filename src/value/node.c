@@ -260,6 +260,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
         n->attr = *attr;
     else
         memset(&n->attr, 0, sizeof n->attr);
+    n->grad = c->grad;
     for (int i = 0; i < nin; i++)
         fxi_node_capture(in[i], &inputs[i]);
     if (__builtin_expect(c->tape != NULL, 0))

@@ -243,6 +243,7 @@ static bool note(fxi_tape *t, fxi_node *n)
         fxi_ghost_free(e->node);
         return false;
     }
+    e->node->grad = n->grad;
     /* A C function computes the gradient of these, so the gradient of the training step is not
      * skipped. */
     t->impure |= n->op == FX_OP_OWN_GRADIENT || n->op == FX_OP_CUSTOM;
@@ -268,7 +269,6 @@ void fxi_tape_forget(fxi_context *c, const fxi_node *n)
     if (t->mode == FXI_TAPE_NOTES && i >= 0 && i < t->n && t->entries[i].live == n) {
         t->entries[i].live = NULL;
         t->entries[i].node->weak = n->weak;
-        t->entries[i].node->grad = n->grad;
         t->entries[i].node->no_gradient = n->no_gradient;
         t->entries[i].node->device = n->device;
     }
@@ -316,7 +316,8 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
         return NULL;
     fxi_tape_catch_up(c);
     fxi_tape_entry *e = &t->entries[t->pos];
-    if (t->pos >= t->n || !same_call(t, e, op, dtype, ndim, shape, device, attr, nin) ||
+    if (t->pos >= t->n || e->node->grad != c->grad ||
+        !same_call(t, e, op, dtype, ndim, shape, device, attr, nin) ||
         !same_operands(t, e, nin, in)) {
         fxi_tape_leave(c);
         return NULL;
@@ -326,7 +327,6 @@ fxi_node *fxi_tape_next(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, cons
     if (attr)
         g->attr = *attr;
     g->weak = g->wanted = g->on_demand = g->no_gradient = false;
-    g->grad = FXI_GRAD_OF_OP;
     g->device = device;
     g->seq = c->seq++;
     e->skipped = 0;

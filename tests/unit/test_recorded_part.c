@@ -144,6 +144,36 @@ static void the_gradient_of_a_skipped_quotient_has_the_same_bits(void **state)
     assert_memory_equal(got[0], got[1], sizeof got[0]);
 }
 
+/* Training steps alternate between a function with a gradient of its own and the same operations
+ * without it. Both make the same calls, but their gradients are other expressions. */
+static void the_same_calls_with_another_gradient(void **state)
+{
+    (void)state;
+    float got[2][24];
+    for (int recorded = 0; recorded < 2; recorded++) {
+        FX_SCOPE;
+        fx_seed(3);
+        fx_dense_layer *first = fx_dense(4, 4, .bias = false), *second = fx_dense(4, 2);
+        fx_chain_layer *model = fx_chain(first, second);
+        void *opt = fx_setup(fx_descent(.eta = 0.1), model);
+        fx_array *x = fx_mul(3, fx_randn(4, 8)), *y = fx_randn(2, 8);
+        fx_eval(fx_tuple(x, y, model));
+        for (int i = 0; i < 12; i++) {
+            FXI_OPEN(recorded ? FXI_SCOPE_RECORD : FXI_SCOPE_STEP);
+            const bool own = i % 3 == 1;
+            fx_array *h = fx_call(first, x);
+            h = own ? fx_tanhshrink(h) : fx_sub(h, fx_tanh(h));
+            h = own ? fx_softsign(h) : fx_div(h, fx_add(1, fx_abs(h)));
+            fx_array *loss = fx_mse(fx_call(second, h), y);
+            assert_int_equal(fx_update(opt, model, fx_gradient(loss, model)), FX_OK);
+        }
+        assert_int_equal(fx_read_into(first->weight, got[recorded], 16 * sizeof(float)), FX_OK);
+        assert_int_equal(fx_read_into(second->weight, got[recorded] + 16, 8 * sizeof(float)),
+                         FX_OK);
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
 /* ---- programs that change -------------------------------------------------------------------- */
 
 enum { SEEDS = 40, STEPS = 30, LOG = 8 * STEPS };
@@ -377,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_part_that_reads_another_array_is_made_again),
         cmocka_unit_test(literals_of_a_part_may_change),
         cmocka_unit_test(the_gradient_of_a_skipped_quotient_has_the_same_bits),
+        cmocka_unit_test(the_same_calls_with_another_gradient),
         cmocka_unit_test(random_programs_compute_the_same_bits),
         cmocka_unit_test(replaced_values_are_the_same_bits),
     };
