@@ -5,7 +5,8 @@
  * so beforehand. So three things must agree: the user's preference, on all members; the library's
  * query, where it has one; and a probe. The probe is the first operation of each kind: the members
  * gather its first elements in host memory and compute the result again. If it differs on one
- * member, all members copy their arrays through host memory from then on.
+ * member, all members copy their arrays through host memory from then on. A step still counts as
+ * one in GPU memory: members that plan it before and after the probe must call the same operation.
  *
  * The members have agreed on the operation in host memory before, with the time limit. The
  * operation itself then blocks without a limit: Open MPI supports addresses of GPUs in blocking
@@ -20,6 +21,7 @@
 #include "memory.h"
 #include "preferences.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -116,7 +118,7 @@ static size_t bytes_of(const fxi_dist_move *m)
     return (size_t)m->n * fx_dtype_size((fx_dtype)m->what->dtype);
 }
 
-/* For a step that was planned before the probe failed. All members run it like this. */
+/* For all steps after a probe that failed, on all members. */
 static fx_status move_copies(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     const size_t bytes = bytes_of(m);
@@ -134,6 +136,7 @@ static fx_status move_copies(fx_dist *d, const fxi_dist_move *m, char *why, size
         status = fxi_dist_move_on_host(d, &host, why, size);
     if (status == FX_OK)
         status = m->queue->write(m->queue, m->out, copies + bytes, bytes);
+    d->broken = d->broken || status != FX_OK; /* the others have their results and continue */
     if (status != FX_OK && !*why)
         snprintf(why, size, "its array could not be copied to host memory and back");
     fxi_free(copies);
@@ -144,32 +147,51 @@ static fx_status move_copies(fx_dist *d, const fxi_dist_move *m, char *why, size
 
 enum { PROBED = 16 }; /* elements */
 
-/* Adds or multiplies element i of all members, as Float64; *scale: of its rounding errors. */
-static double folded(const fx_dist *d, const fxi_dist_move *m, int64_t n, int64_t i, double *scale)
+/* A result in Float64, with what bounds its rounding errors. */
+typedef struct folded {
+    double value;
+    double size; /* the sum, or product, of the absolute values */
+    double high; /* a result of some members only is not larger */
+    bool finite; /* all operands are */
+} folded;
+
+/* Adds or multiplies element i of all members. */
+static folded fold(const fx_dist *d, const fxi_dist_move *m, int64_t n, int64_t i)
 {
     const bool product = m->what->fold == FX_REDUCE_PROD, wide = m->what->dtype == FX_DTYPE_F64;
-    double sum = product, size = product;
+    folded f = {product, product, product, true};
     for (int64_t r = 0; r < d->group.size; r++) {
         const int64_t at = r * n + i;
         const double x = wide ? ((const double *)d->out)[at] : (double)((const float *)d->out)[at];
-        sum = product ? sum * x : sum + x;
-        size = product ? size * fabs(x) : size + fabs(x);
+        f.value = product ? f.value * x : f.value + x;
+        f.size = product ? f.size * fabs(x) : f.size + fabs(x);
+        f.high = product ? f.high * fmax(fabs(x), 1) : f.size;
+        f.finite = f.finite && isfinite(x);
     }
-    *scale = size;
-    return sum;
+    return f;
+}
+
+/* The members are combined in any order. Each of at most 2·size roundings has a relative error of
+ * `unit`, or an absolute error of `least` by underflow, which later factors may enlarge. A partial
+ * result may overflow, although the whole one does not. */
+static bool is_near(const folded *f, double have, int size, bool wide)
+{
+    const double unit = wide ? DBL_EPSILON : (double)FLT_EPSILON,
+                 least = wide ? DBL_MIN : (double)FLT_MIN, most = wide ? DBL_MAX : (double)FLT_MAX;
+    const double enlarged = fmax(f->high, 1);
+    if (!isfinite(have))
+        return !f->finite || !(f->high < most / 2);
+    return !isfinite(f->value) ||
+           fabs(have - f->value) <= 2 * size * (unit * f->size + least * enlarged);
 }
 
 static bool is_float_right(const fx_dist *d, const fxi_dist_move *m, int64_t n, const void *got)
 {
     const bool wide = m->what->dtype == FX_DTYPE_F64;
-    const double unit = wide ? 0x1p-52 : 0x1p-23;
     for (int64_t i = 0; i < n; i++) {
-        double scale;
-        const double want = folded(d, m, n, i, &scale),
-                     have = wide ? ((const double *)got)[i] : (double)((const float *)got)[i];
-        /* Infinities and NaN, also by overflow in Float32, are not compared. */
-        if (isfinite(want) && isfinite(have) &&
-            !(fabs(have - want) <= 2 * d->group.size * unit * scale))
+        const folded f = fold(d, m, n, i);
+        const double have = wide ? ((const double *)got)[i] : (double)((const float *)got)[i];
+        if (!is_near(&f, have, d->group.size, wide))
             return false;
     }
     return true;
@@ -218,7 +240,7 @@ static bool is_right(const fx_dist *d, const fxi_dist_move *m, int64_t n, const 
 /* True on all members if the result is right on all of them. */
 static fx_status probe(fx_dist *d, const fxi_dist_move *m, bool *out_right, char *why, size_t size)
 {
-    char got[PROBED * sizeof(double)];
+    double got[PROBED]; /* aligned for elements of all types */
     const int64_t n = m->n < PROBED ? m->n : PROBED;
     const size_t bytes = (size_t)n * fx_dtype_size((fx_dtype)m->what->dtype);
     const bool read = m->queue->read(m->queue, d->in, m->in, bytes) == FX_OK &&
@@ -256,7 +278,7 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
 {
     const int k = library_of(m->queue->backend), kind = m->what->kind == FX_COLLECTIVE_BROADCAST;
     bool right = true;
-    if (!d->aware[k])
+    if (d->wrong[k])
         return move_copies(d, m, why, size);
     const fxi_transport_call c = {.kind = m->what->kind,
                                   .fold = m->what->fold,
@@ -274,7 +296,7 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
     d->probed[k][kind] = true;
     if (status != FX_OK || right)
         return status;
-    d->aware[k] = false;
+    d->wrong[k] = true;
     if (d->group.rank == 0)
         fx_message(
             1,

@@ -57,8 +57,10 @@ struct fx_dist {
     const fxi_device_transport *connected; /* the library of `connection` */
     void *connection;                      /* with one device of each member; NULL: none yet */
     void *stream;                          /* of that device */
-    /* By library: MPI moves memory of its devices (dist_aware.c). Equal on all members. */
+    /* By library: MPI moves memory of its devices (dist_aware.c). Equal on all members. `aware`
+     * decides how operations are recorded and planned, so it is constant after fx_dist_init. */
     bool aware[FXI_DIST_DEVICES];
+    bool wrong[FXI_DIST_DEVICES];     /* it did so wrongly: the members copy to host memory */
     bool probed[FXI_DIST_DEVICES][2]; /* [1]: a broadcast */
 };
 

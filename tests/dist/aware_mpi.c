@@ -4,7 +4,7 @@
  * with this ability may do. Without them such an address ends the process, as it would with a GPU.
  *
  *   AWARE_OF=CUDA     the driver: CUDA or AMDGPU
- *   AWARE_WRONG=1     the first element of a reduction is wrong
+ *   AWARE_WRONG=1     the first element of a reduction is wrong; nan: all its bits are 1, a NaN
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -91,8 +91,9 @@ int MPI_Reduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, i
 {
     void *from = read_copy(in, n, type), *to = read_copy(out, n, type);
     const int code = PMPI_Reduce(from, to, n, type, op, root, comm);
-    if (getenv("AWARE_WRONG"))
-        memset(to, 1, bytes_of(1, type));
+    const char *wrong = getenv("AWARE_WRONG");
+    if (wrong)
+        memset(to, strcmp(wrong, "nan") == 0 ? 0xff : 1, bytes_of(1, type));
     write_copy(out, to, n, type);
     free(from);
     return code;

@@ -176,6 +176,7 @@ def check_aware(name, launcher, options, build, folder):
     subprocess.run([compiler, "-shared", "-fPIC", source, "-o", yes, "-ldl"], check=True)
     copies = "rrays on GPUs are copied through host memory"
     hip = [f"MPIX_Query_hip_support returns 0. A{copies}"] if name == "mpich" else None  # Open MPI 4 has no query for ROCm
+    more = {"wrong": {"AWARE_WRONG": "1"}, "nan": {"AWARE_WRONG": "nan"}, "tiny": {"TINY_FIRST": "1"}}
     for what, preload, key, backend, before, warning in (
             ("no preference", yes, "", "CUDA", (), None),
             ("a false preference", yes, "FluxDistributedMPICUDAAware = false", "CUDA", (), None),
@@ -186,21 +187,24 @@ def check_aware(name, launcher, options, build, folder):
             *([("a library for ROCm", "", "FluxDistributedMPIROCMAware = true", "AMDGPU", (), hip)] if hip else []),
             ("a library that is wrong", "wrong", "FluxDistributedMPICUDAAware = true", "CUDA", (),
              [f" moved memory of CUDA wrongly: a{copies}"]),
+            ("a library that gives NaN", "nan", "FluxDistributedMPICUDAAware = true", "CUDA", (),
+             [f" moved memory of CUDA wrongly: a{copies}"]),
+            ("a product that underflows", "tiny", "FluxDistributedMPICUDAAware = true", "CUDA", (), []),
             ("a preference of one rank", yes, "FluxDistributedMPICUDAAware = true", "CUDA", ONLY_RANK_1,
              [f"not on rank 0: a{copies}"])):
         with open(os.path.join(folder, "LocalPreferences.toml"), "w", encoding="utf-8") as f:
             f.write(f"[Flux]\n{key}\n")
         file = os.path.join(folder, "aware.json")
         environment = dict(simulated(build), CFLUX_PROJECT=folder, FX_TIMELINE=file, OF_BACKEND=backend, AWARE_OF=backend,
-                           **({"LD_PRELOAD": yes} if preload else {}), **({"AWARE_WRONG": "1"} if preload == "wrong" else {}))
+                           **({"LD_PRELOAD": yes} if preload else {}), **more.get(preload, {}))
         out = started(launcher, options, build, "gpu_aware", before, 2, environment).communicate(timeout=60)[0]
         for line in [r.format(rank) for r in RESULTS for rank in (0, 1)] + ["0 root: 3 2", "1 root: 0 0"]:
             if line not in out:
                 sys.exit(f"{name}, {what}: not printed: {line}\n{out}")
         with open(f"{file}.1", encoding="utf-8") as f:
             count = len(re.findall(r'"all_reduce \((?!mean)[^"]*in a GPU|"broadcast [^"]*in a GPU', f.read()))
-        # The first operation finds that the library is wrong, and the next ones are planned for the host.
-        want = 0 if warning is None or warning and preload != "wrong" else 1 if preload == "wrong" else ON_GPU
+        # After an operation has found that the library is wrong, the next ones copy, but are planned and named as before.
+        want = 0 if warning is None or warning and preload not in more else ON_GPU + (preload == "tiny")
         said = [line for line in out.splitlines() if "arning: The preference" in line]
         if count != want or len(said) != len(warning or []) or any(w not in s for w, s in zip(warning or [], said)):
             sys.exit(f"{name}, {what}: {count} operations on the GPU's memory instead of {want}\n{out}")

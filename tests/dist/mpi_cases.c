@@ -487,9 +487,14 @@ static void gpu_aware(fx_dist *d)
     fx_use(backend);
     fx_device *gpu = fx_device_get(backend, fx_dist_local_rank(d));
     fx_array *x = fx_to(gpu, fx_vector(rank + 1, 1)), *n = fx_cast(x, FX_DTYPE_I32);
-    say_values("sum", fx_dist_allreduce(d, x, FX_REDUCE_SUM));
+    if (getenv("TINY_FIRST")) /* the product underflows */
+        say_values("tiny", fx_dist_allreduce(d, fx_to(gpu, fx_full(1e-30, 2)), FX_REDUCE_PROD));
+    /* Rank 1 records the mean before the first operation has run, and rank 0 afterwards. */
+    fx_array *sum = fx_dist_allreduce(d, x, FX_REDUCE_SUM),
+             *mean = rank == 1 ? fx_dist_allreduce(d, x, FX_REDUCE_MEAN) : NULL;
+    say_values("sum", sum);
+    say_values("mean", mean ? mean : fx_dist_allreduce(d, x, FX_REDUCE_MEAN));
     say_values("product", fx_dist_allreduce(d, x, FX_REDUCE_PROD));
-    say_values("mean", fx_dist_allreduce(d, x, FX_REDUCE_MEAN));
     say_values("whole most", fx_dist_allreduce(d, n, FX_REDUCE_MAX));
     say_values("last", fx_dist_bcast(d, x, fx_dist_total_workers(d) - 1));
     say_values("most", fx_dist_allreduce(d, x, FX_REDUCE_MAX)); /* by the host */
