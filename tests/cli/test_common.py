@@ -154,6 +154,39 @@ class Help(cli.Cli):
                     r"its last operation was number 7, sum\n") if name else ""
             self.assertRegex(said, rf"^{want}$")
             self.assertEqual(self.read("failure"), b"failed\n")
+        # A machine without the file does not know whether another rank has failed before.
+        environment["CFLUX_LAUNCH_FAILURE"] = self.path("absent")
+        run = subprocess.Popen([cli.program, "launch", "--each", "sh", "-c", program], cwd=self.folder, text=True,
+                               stderr=subprocess.PIPE, env=environment)
+        self.wait_for("started")
+        run.kill()
+        self.assertEqual(run.communicate(timeout=cli.SECONDS)[1], "")
+        self.assertFalse(os.path.exists(self.path("absent")))
+
+    @unittest.skipUnless(os.path.exists("/proc/self/stat"), "needs /proc")
+    def test_killed_guard(self):
+        """If the guard is killed, the program still runs to its end, and its status is reported."""
+        program = "echo x > started; while [ -e started ]; do sleep 0.02; done; exit 6"
+        run = subprocess.Popen([cli.program, "launch", "--each", "sh", "-c", program], cwd=self.folder, text=True,
+                               stderr=subprocess.PIPE, env=self.environment())
+        self.wait_for("started")
+        guards = []
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{process}/stat", encoding="utf-8") as f:
+                    parent = int(f.read().rpartition(")")[2].split()[1])
+                with open(f"/proc/{process}/cmdline", encoding="utf-8") as f:
+                    each = "--each" in f.read().split("\0")
+            except OSError:  # the process has ended
+                continue
+            if parent == run.pid and each:
+                guards.append(int(process))
+        self.assertEqual(len(guards), 1)
+        os.kill(guards[0], signal.SIGKILL)
+        os.remove(self.path("started"))
+        said = run.communicate(timeout=cli.SECONDS)[1]
+        self.assertEqual(run.returncode, 6)
+        self.assertRegex(said, r"^cflux launch: rank 0 on \S+ ended with status 6\n$")
 
     def launcher(self, path, version, rest="echo launcher: $@"):
         """A stand-in for mpirun or srun, which prints its arguments."""
@@ -515,4 +548,4 @@ class Terminal(cli.Cli):
 
 
 if __name__ == "__main__":
-    cli.main(23)
+    cli.main(24)

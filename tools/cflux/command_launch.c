@@ -83,6 +83,11 @@ static void note_failure(void)
     fclose(f);
 }
 
+static bool exists(const char *path)
+{
+    return kind_of_path(path) != PATH_ABSENT;
+}
+
 /* True if a process has written to the file. */
 static bool has_failed(void *path)
 {
@@ -103,12 +108,13 @@ static void report(const char *how, const char *last)
 
 /* Runs in a process of its own when this one has been killed, which no launcher explains: it names
  * the process, not the rank. If another rank has failed before, the launcher may have killed this
- * process because of that. */
+ * process because of that: the launcher of MPICH sends SIGKILL. On a machine without the file this
+ * is not known, and the cause is not guessed. */
 static void report_killed(int number, void *progress)
 {
     char how[160], last[400];
     const char *path = getenv(FAILURE_FILE);
-    if (path && has_failed((void *)(uintptr_t)path))
+    if (path && (!exists(path) || has_failed((void *)(uintptr_t)path)))
         return;
     note_failure();
     read_progress(progress, last, sizeof last);

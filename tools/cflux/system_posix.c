@@ -293,10 +293,12 @@ bool find_program(const char *name, char out[FILE_PATH_BYTES])
 
 /* ---- the guard ------------------------------------------------------------------------------- */
 
-/* The guard reads a pipe whose other end only this process has. A signal handler writes the number
- * of the signal to it, or 0 for a signal that is passed on; so if the pipe ends and is empty, this
- * process was killed by the one fatal signal that has no handler, SIGKILL. */
-static int guard_pipe = -1;
+/* The guard reads a pipe to which only this process writes. A signal handler writes the number of
+ * the signal to it, or 0 for a signal that is passed on. So if the pipe ends and is empty, this
+ * process was killed by a signal without a handler, which is almost always SIGKILL. This process
+ * keeps the end for reading open too: if the guard has been killed, a write must not end this
+ * process by SIGPIPE. */
+static int guard_pipe = -1, guard_reads = -1;
 static pid_t guard;
 
 static void tell_guard(int number)
@@ -360,7 +362,7 @@ bool guard_begin(void (*killed)(int number, void *user), void *user)
         close(ends[1]);
         be_guard(ends[0], killed, user);
     }
-    close(ends[0]);
+    guard_reads = ends[0];
     guard_pipe = ends[1];
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
         if (signal(fatal[i], tell_and_end) == SIG_IGN)
@@ -372,7 +374,8 @@ void guard_end(void)
 {
     tell_guard(0);
     close(guard_pipe);
-    guard_pipe = -1;
+    close(guard_reads);
+    guard_pipe = guard_reads = -1;
     while (guard > 0 && waitpid(guard, NULL, 0) < 0 && errno == EINTR)
         ;
 }
