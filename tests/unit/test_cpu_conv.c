@@ -318,6 +318,24 @@ static void one_tap(void **state)
         }
 }
 
+/* Few windows are one share of the gradient of weights; threads then divide its panels of channels.
+ */
+static void panels_of_gradients(void **state)
+{
+    (void)state;
+    for (int64_t channels = 1; channels <= 161; channels += 16) {
+        problem p = plain_2d(9, 3, 12, channels, 2, 1);
+        p.a.stride[0] = p.a.stride[1] = 2;
+        p.y[0] = p.y[1] = 5;
+        fxi_cpu_parts_from(0);
+        for (int kind = 0; kind < 3; kind++) {
+            check_problem(&p, kind, channels % 32 == 1 ? FX_DTYPE_F32 : FX_DTYPE_F64);
+            check_threads(&p, kind);
+        }
+        fxi_cpu_parts_from(FXI_PARTS_FROM);
+    }
+}
+
 /* Gradients of weights are summed in shares, which two threads, and four, should divide evenly
  * (cpu_conv.h). A share has from half to twice the windows that it should have. */
 static void shares_of_gradients(void **state)
@@ -924,6 +942,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(epilogues_of_large_images),
     cmocka_unit_test(one_tap),
     cmocka_unit_test(shares_of_gradients),
+    cmocka_unit_test(panels_of_gradients),
     cmocka_unit_test(rows_apart),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -623,7 +623,8 @@ typedef struct weight_job {
     const char *x, *gy;
     char *w;
     int64_t units, shares, parts;
-    int64_t depth; /* rows of the result, in whole tiles */
+    int64_t blocks; /* of the panels of a share; different threads sum them */
+    int64_t depth;  /* rows of the result, in whole tiles */
     size_t panel_bytes;
     char *sums; /* partial sums: by group, then share, then panel */
 } weight_job;
@@ -657,16 +658,18 @@ static void pack_gy(const weight_job *w, const unit *u, int64_t group, int64_t f
 
 /* Here the roles are exchanged: the offsets of taps are the rows of the product and the windows are
  * its terms, so the same kernel sums over the windows. */
-static void sum_share(const weight_job *w, const workspace *p, int64_t group, int64_t share)
+static void sum_share(const weight_job *w, const workspace *p, int64_t group, int64_t share,
+                      int64_t block)
 {
     const reading *r = &w->r;
-    int64_t from, to;
+    int64_t from, to, panel_from, panel_to;
     fxi_cpu_range(w->units, w->shares, share, &from, &to);
+    fxi_cpu_range(w->columns.panels, w->blocks, block, &panel_from, &panel_to);
     for (int64_t k = from; k < to; k++) {
         const unit u = unit_at(r, w->g->batch, k);
         const int64_t windows = list_windows(r, &u, p->list);
         fill_unit(r, w->g, &u, group, w->x, p->x);
-        for (int64_t panel = 0; panel < w->columns.panels; panel++) {
+        for (int64_t panel = panel_from; panel < panel_to; panel++) {
             int64_t width, n;
             const int64_t first = panel_at(r->core, &w->columns, panel, &width, &n);
             pack_gy(w, &u, group, first, width, n, p->panel);
@@ -683,15 +686,17 @@ static void sum_share(const weight_job *w, const workspace *p, int64_t group, in
     }
 }
 
-/* A share is never divided: its sums are added in the order of its units. */
+/* The windows of a share are never divided: its sums are added in the order of its units. */
 static void sum_shares(void *user, int64_t part, void *memory)
 {
     const weight_job *w = user;
     const workspace *p = workspace_in(&w->r, w->panel_bytes, memory);
     int64_t from, to;
-    fxi_cpu_range(w->g->groups * w->shares, w->parts, part, &from, &to);
-    for (int64_t k = from; k < to; k++)
-        sum_share(w, p, k / w->shares, k % w->shares);
+    fxi_cpu_range(w->g->groups * w->shares * w->blocks, w->parts, part, &from, &to);
+    for (int64_t k = from; k < to; k++) {
+        const int64_t share = k / w->blocks;
+        sum_share(w, p, share / w->shares, share % w->shares, k % w->blocks);
+    }
 }
 
 #define ADD(S, T)                                                                                  \
@@ -742,7 +747,12 @@ static fx_status run_weight(weight_job *w)
     /* Each share has its own copy of the sums, so few windows get few shares. */
     w->shares =
         fxi_cpu_min(w->units, fxi_conv_shares(g->batch * g->positions, SHARE_WINDOWS, MOST_SHARES));
-    w->parts = fxi_cpu_parts(g->groups * w->shares, fxi_cpu_cost(0, flops * (double)g->groups));
+    /* Each block copies the share's windows of x again, which one thread would do for nothing. The
+     * bits do not depend on the blocks, so their number may follow the threads. */
+    w->blocks =
+        fxi_cpu_min(w->columns.panels, fxi_cpu_divide_up(fx_num_threads(), g->groups * w->shares));
+    w->parts = fxi_cpu_parts(g->groups * w->shares * w->blocks,
+                             fxi_cpu_cost(0, flops * (double)g->groups));
     w->panel_bytes = (size_t)(r->images * r->windows * width) * r->size;
     const size_t sums = (size_t)(g->groups * w->shares * sums_length(w)) * r->size;
     w->sums = fxi_aligned(64, sums + (size_t)w->depth * sizeof(int32_t));

@@ -1,7 +1,7 @@
 /* cpu_parallel.h: runs the work of a kernel on several threads. Internal.
  *
- * A kernel divides its work into parts by the shapes alone, never by the number of threads, and
- * every part writes its own elements: so results are the same bits for any number of threads. The
+ * A kernel divides its sums by the shapes alone, never by the number of threads, and every part
+ * writes its own elements: so results are the same bits for any number of threads. The
  * caller works too; each thread takes a range of neighbouring parts and then helps others. Nothing
  * is allocated but the scratch that a caller asks for. A call from within a part, or while another
  * thread uses the pool, runs all parts in the caller. How it works: cpu_parallel.c.

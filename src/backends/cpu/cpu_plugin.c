@@ -71,7 +71,7 @@ static double work(const fx_step *s)
 enum {
     ONE_GROUP,
     ONE_GROUP_AVX2,
-    ONE_AXIS,       /* one spatial axis, no stride, with AVX-512 */
+    COPIES,         /* one spatial axis, or two with strides, with AVX-512 */
     FEWER_PRODUCTS, /* those of cpu_conv_winograd.c with AVX2 and AVX-512 */
     GROUPS,
     GROUPS_STRIDED,
@@ -89,10 +89,13 @@ static const struct {
      * takes 20 ms with the plugin and 12 without, with gradients 60 and 36; VGG is faster without,
      * too. */
     [ONE_GROUP_AVX2] = {{NEVER, NEVER}, {NEVER, NEVER}},
-    /* A gradient of 5 taps, 64 channels, 1024 positions and 16 images takes 9.3 ms, with the plugin
+    /* The copies into channels-last order and back take longer than the plugin gains. One axis: a
+     * gradient of 5 taps, 64 channels, 1024 positions and 16 images takes 9.3 ms, with the plugin
      * 10.0, and on two threads 4.5 and 5.2; 3 taps and 256 channels take 21.4 and 28.0 ms. Of seven
-     * sizes, only 16 channels were faster with the plugin, on one thread (2.8 and 2.5 ms). */
-    [ONE_AXIS] = {{NEVER, NEVER}, {NEVER, NEVER}},
+     * sizes, only 16 channels were faster with the plugin, on one thread (2.8 and 2.5 ms).
+     * Strides: of 16 sizes with 2×2 to 7×7 taps, the gradients are faster by 1 to 36 % (on two
+     * threads by 2 to 52 %), and one value is slower (2.2 ms; 1.9 with the plugin). */
+    [COPIES] = {{NEVER, NEVER}, {NEVER, NEVER}},
     /* With AVX-512 a prediction of VGG takes 20 ms, and with the plugin 26; a recorded training
      * step 86 and 91. If the plugin gets the gradients of weights, the step takes 92: they need
      * copies into another order. */
@@ -119,8 +122,8 @@ static int class_of(const fx_step *s)
     const bool ours = !half && !(strided && a->kind == FX_CONV_DATA);
     if (ours && strcmp(set, "avx2") == 0)
         return ONE_GROUP_AVX2;
-    return !half && !strided && a->spatial == 1 && strcmp(set, "avx512") == 0 ? ONE_AXIS
-                                                                              : ONE_GROUP;
+    const bool copies = a->spatial == 1 || (a->spatial == 2 && strided);
+    return ours && copies && strcmp(set, "avx512") == 0 ? COPIES : ONE_GROUP;
 }
 
 static bool wide(const fx_step *s)
