@@ -183,9 +183,9 @@ static inline void fxi_scope_end(const int *depth)
  * again. Control flow, sizes, data, learning rates and random numbers may therefore change.
  *
  * Each thread keeps its own recordings, for the 8 locations that it used most recently. An
- * FX_RECORD inside another FX_RECORD acts as FX_STEP. Training steps with collective operations,
- * with moves between devices or with a parameter that is a view of another, such as its transpose,
- * are not recorded. fx_reclaim frees the recordings of the calling thread. */
+ * FX_RECORD inside another FX_RECORD acts as FX_STEP. Training steps with moves between devices or
+ * with a parameter that is a view of another, such as its transpose, are not recorded. fx_reclaim
+ * frees the recordings of the calling thread. */
 #define FX_RECORD FXI_OPEN(FXI_SCOPE_RECORD)
 
 /* Returns true in training mode: inside FX_STEP or FX_RECORD. Layers that behave differently in

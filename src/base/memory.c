@@ -171,11 +171,12 @@ static void release_spares(cache *c)
 
 static void release_waiting_spares(cache *c)
 {
-    for (; c->spares.nlate > 0; c->spares.nlate--) {
+    for (int64_t n = c->spares.nlate; n > 0; n--) {
         void **p = c->spares.late;
         c->spares.late = p[-1];
         fxi_free(p);
     }
+    __atomic_store_n(&c->spares.nlate, 0, __ATOMIC_RELAXED);
     c->spares.end = &c->spares.late;
 }
 

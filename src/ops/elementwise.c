@@ -190,10 +190,12 @@ static fx_array *unary(fx_op op, enum type_rule rule, fx_array *x)
 static fx_array *with_gradient(fxi_grad grad, fx_array *(*f)(fxi_arg a, fxi_arg b), fxi_arg a,
                                fxi_arg b)
 {
-    fxi_context *c = fxi_here();
+    /* May evaluate pending results, and with them run functions of the program: before the mark. */
+    fxi_context *c = fxi_begin();
+    const uint8_t before = c->grad;
     c->grad = (uint8_t)grad;
     fx_array *y = f(a, b);
-    c->grad = FXI_GRAD_OF_OP;
+    c->grad = before;
     return y;
 }
 

@@ -110,12 +110,12 @@ static int64_t bytes_of(const fx_array *x)
  * could. The list has memory for twice as many arrays. */
 static void put_whole_lines_first(bucket *b)
 {
-    const int64_t line = 64;
+    const int64_t line = 64, width = (int64_t)fx_dtype_size(sum_type(b));
     fx_array ***sorted = b->arrays + b->n;
     int64_t n = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < b->n; i++)
-            if ((bytes_of(*b->arrays[i]) % line == 0) == (pass == 0))
+            if ((fx_length(*b->arrays[i]) * width % line == 0) == (pass == 0))
                 sorted[n++] = b->arrays[i];
     memcpy(b->arrays, sorted, (size_t)n * sizeof *sorted);
 }

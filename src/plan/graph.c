@@ -472,7 +472,9 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
     const int32_t *uses = g->uses, count = g->n;
     for (int32_t i = 0; i < count; i++) {
         const fxi_node *x = nodes[i];
-        const bool needed = x->consumers > uses[i] || (x->wanted && x->handles > 0);
+        /* The next collective operation must see that the latest one has run. */
+        const bool needed =
+            x->consumers > uses[i] || (x->wanted && (x->handles > 0 || x == c->collective));
         if (!x->data && x->op != FX_OP_CONST && needed && g->output[i] < 0 && !add_output(g, i, -1))
             return false;
     }

@@ -13,8 +13,9 @@
 
 #include <string.h>
 
-/* In place of the number of a value: the value is an operand twice, so it is copied. */
-enum { NOWHERE = -1, TWICE = -2 };
+/* In place of the number of a value. COPIED: it is an operand twice, or an operand that does not
+ * fit, so another operand that is the same value does not go inside either. */
+enum { NOWHERE = -1, COPIED = -2 };
 
 /* Has the output all of operand k in one piece, `skip` bytes after its beginning, aligned as the
  * values of the arena are? */
@@ -50,10 +51,9 @@ static bool find_operands(const fxi_plan *p, int32_t i, fxi_inside *inside)
         const fxi_value *v = &p->values[s->in_value[k]];
         fxi_inside *at = &inside[s->in_value[k]];
         if (at->value == s->out_value)
-            at->value = TWICE;
-        else if (v->kind == FXI_VALUE_ARENA && v->last == i && at->value != TWICE &&
-                 is_one_piece(p, s, k, skip))
-            *at = (fxi_inside){s->out_value, skip};
+            at->value = COPIED;
+        else if (v->kind == FXI_VALUE_ARENA && v->last == i && at->value != COPIED)
+            *at = (fxi_inside){is_one_piece(p, s, k, skip) ? s->out_value : COPIED, skip};
     }
     for (int k = 0; k < s->nin; k++)
         any |= inside[s->in_value[k]].value == s->out_value;

@@ -529,7 +529,7 @@ void *fxi_retain(void *object)
 void *fxi_scope_take(fxi_scope *from, void *object)
 {
     fx_object *o = object;
-    if (!from || o->fxi_scope != from)
+    if (!from || __atomic_load_n(&o->fxi_scope, __ATOMIC_RELAXED) != from)
         return fxi_retain(o);
     unlink_object(o);
     return o;
@@ -538,7 +538,8 @@ void *fxi_scope_take(fxi_scope *from, void *object)
 void fxi_scope_give(fxi_scope *to, void *object)
 {
     fx_object *o = object;
-    if (to && !o->fxi_scope && !immortal(o))
+    /* Another thread may put an object with more references into a scope of its own. */
+    if (to && __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) == 1 && !o->fxi_scope)
         link_object(to, o);
     else
         fx_release(o);

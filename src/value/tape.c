@@ -243,7 +243,6 @@ static bool note(fxi_tape *t, fxi_node *n)
         fxi_ghost_free(e->node);
         return false;
     }
-    e->node->grad = n->grad;
     /* A C function computes the gradient of these, so the gradient of the training step is not
      * skipped. */
     t->impure |= n->op == FX_OP_OWN_GRADIENT || n->op == FX_OP_CUSTOM;

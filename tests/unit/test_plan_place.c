@@ -224,6 +224,10 @@ static void operands_are_inside(void **state)
     /* And a value that is several operands. */
     fx_array *x = scan(1, 16);
     assert_int_equal(inside(read(fx_concat(0, x, scan(2, 16), x, x))), 2);
+    /* And one whose other use is a part of it, or does not begin at a cache line. */
+    assert_int_equal(inside(read(fx_concat(0, fx_slice(x, 0, 0, 16), x))), 0);
+    fx_array *y = scan(1, 16);
+    assert_int_equal(inside(read(fx_concat(0, scan(1, 10), y, scan(2, 6), y))), 1);
     /* The columns of a matrix are neighbours; its rows are not. */
     fx_array *m = fx_cumsum(fx_reshape(numbers(1, 32), 16, 2), 0);
     fx_array *n = fx_cumsum(fx_reshape(numbers(2, 32), 16, 2), 0);

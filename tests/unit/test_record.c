@@ -380,6 +380,40 @@ static void a_step_of_a_group_builds_nothing(void **state)
     close_group();
 }
 
+/* The exchange in the backward pass has no handle when the update runs. The next training step must
+ * still see that it has run. Returns the sum of the losses. */
+static double exchange_in_the_loss(int mode)
+{
+    FX_SCOPE;
+    fx_seed(3);
+    void *model = (void *)fx_dense(4, 3), *opt = fx_setup(fx_descent(0.01), model);
+    fx_array *x = fx_rand(4, 5);
+    fx_eval(fx_tuple(x, model));
+    double sum = 0;
+    for (int i = 0; i < 6; i++) {
+        FXI_OPEN(mode);
+        fx_array *h = fx_dist_allreduce(group, fx_call(model, x), FX_REDUCE_SUM);
+        fx_array *loss = fx_sum(fx_square(h));
+        assert_int_equal(fx_update(opt, model, fx_gradient(loss, model)), FX_OK);
+        sum += fx_item(loss);
+    }
+    return sum;
+}
+
+static void exchanges_without_a_handle(void **state)
+{
+    (void)state;
+    open_group();
+    exchanges = 0;
+    const double want = exchange_in_the_loss(FXI_SCOPE_STEP), order = exchanges;
+    const uint64_t before = fx_stats().repeated_evals;
+    exchanges = 0;
+    assert_true(exchange_in_the_loss(FXI_SCOPE_RECORD) == want && isfinite(want));
+    assert_true(exchanges == order);
+    assert_true(fx_stats().repeated_evals >= before + 4);
+    close_group();
+}
+
 /* The applications of a chain of rules to the parameters are not skipped together, but all of them
  * use the literals of the first one, whose part is skipped. */
 static void literals_that_a_chain_of_rules_shares(void **state)
@@ -895,6 +929,7 @@ int main(void)
         cmocka_unit_test(random_programs_of_a_group),
         cmocka_unit_test(a_step_that_repeats_builds_nothing),
         cmocka_unit_test(a_step_of_a_group_builds_nothing),
+        cmocka_unit_test(exchanges_without_a_handle),
         cmocka_unit_test(literals_that_a_chain_of_rules_shares),
         cmocka_unit_test(new_data_and_numbers_repeat),
         cmocka_unit_test(each_thread_records_for_itself),

@@ -220,6 +220,38 @@ static void *train_new_model(void *argument)
     return NULL;
 }
 
+/* ---- an array that no scope owns ------------------------------------------------------------- */
+
+static fx_array *common;
+
+/* The gradient of a sum is the cotangent itself. */
+static void *pull_back_common(void *argument)
+{
+    double *sum = argument;
+    for (int i = 0; i < 200; i++) {
+        FX_SCOPE;
+        fx_array *x = fx_ones(4), *g = NULL;
+        if (fx_pullback(fx_add(x, x), common, &x, 1, &g) == FX_OK)
+            *sum += fx_item(fx_sum(g));
+    }
+    return NULL;
+}
+
+static void threads_share_a_cotangent(void **state)
+{
+    (void)state;
+    double sums[READERS] = {0};
+    {
+        FX_SCOPE;
+        fx_set(&common, fx_ones(4));
+        assert_int_equal(fx_eval(common), FX_OK);
+    }
+    run_threads(READERS, pull_back_common, sums, sizeof sums[0]);
+    for (int i = 0; i < READERS; i++)
+        assert_true(sums[i] == 200 * 8);
+    fx_set(&common, NULL);
+}
+
 /* Parameters of a new model count as evaluated. */
 static void a_new_model_may_be_used_by_other_threads(void **state)
 {
@@ -662,12 +694,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(threads_draw_different_numbers), /* the first one: no other thread has drawn */
-        TEST(many_threads_read_one_model),      TEST(many_threads_ask_for_data),
-        TEST(a_pending_array_is_refused),       TEST(a_new_model_may_be_used_by_other_threads),
-        TEST(snapshots_while_another_updates),  TEST(models_trained_side_by_side_are_as_alone),
-        TEST(the_model_of_another_thread),      TEST(plans_are_dropped_while_others_run),
-        TEST(evaluated_arrays_are_handed_over), TEST(pending_arrays_end_with_their_thread),
-        TEST(arrays_outlive_their_thread),      TEST(large_arrays_come_and_go),
+        TEST(threads_share_a_cotangent),
+        TEST(many_threads_read_one_model),
+        TEST(many_threads_ask_for_data),
+        TEST(a_pending_array_is_refused),
+        TEST(a_new_model_may_be_used_by_other_threads),
+        TEST(snapshots_while_another_updates),
+        TEST(models_trained_side_by_side_are_as_alone),
+        TEST(the_model_of_another_thread),
+        TEST(plans_are_dropped_while_others_run),
+        TEST(evaluated_arrays_are_handed_over),
+        TEST(pending_arrays_end_with_their_thread),
+        TEST(arrays_outlive_their_thread),
+        TEST(large_arrays_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

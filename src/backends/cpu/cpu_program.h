@@ -28,8 +28,9 @@ typedef struct fxi_program_spec {
     int nin, nout;
     const fx_tensor *in; /* nin operands; registers 0 … nin−1 */
     int64_t length;      /* the total number of elements */
-    bool stretches; /* tiles may end where stretches of equal elements of an operand end. Not for
-                       programs with a sink whose result depends on where tiles end. */
+    bool stretches; /* tiles may end where stretches of equal elements of an operand, or rows of a
+                       slice, end. Not for programs with a sink whose result depends on where tiles
+                       end. */
     uint8_t out[FXI_PROGRAM_OUTPUTS]; /* registers of the outputs: results of instructions, all
                                          different */
 } fxi_program_spec;
