@@ -68,16 +68,42 @@ static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, do
     return fx_stop_gradient(fx_cast(next, fx_eltype(old)));
 }
 
+/* The mean over the observations of all members. sum: of those of this member, by channel; *total:
+ * the number of all observations. */
+static fx_array *mean_of_members(fx_array *sum, int64_t observations, fx_array **total)
+{
+    const int64_t c = fx_length(sum);
+    fx_array *n = number_like(sum, (double)observations);
+    fx_array *all = fxi_over_members(fx_concat(0, fx_vec(sum), n));
+    *total = fx_slice(all, 0, c, c + 1);
+    return fx_div(fx_slice(all, 0, 0, c), *total);
+}
+
 /* Statistics per channel: for InstanceNorm, the mean over the observations of theirs. */
 static fx_array *per_channel(const batch *b, fx_array *x)
 {
+    fx_array *total;
     if (!b->instance || !fxi_members())
         return b->instance ? fx_mean(x, .dims = FX_AXES(b->ndims - 1)) : x;
     fx_array *sum = fx_stop_gradient(fx_sum(x, .dims = FX_AXES(b->ndims - 1)));
-    const int64_t c = fx_length(sum);
-    fx_array *n = number_like(x, (double)fx_size(x, b->ndims - 1));
-    fx_array *all = fxi_over_members(fx_concat(0, fx_vec(sum), n));
-    return fx_div(fx_slice(all, 0, 0, c), fx_slice(all, 0, c, c + 1));
+    return mean_of_members(sum, fx_size(x, b->ndims - 1), &total);
+}
+
+/* An InstanceNorm whose batch is empty on this member: it takes part in the operations of the other
+ * members, and stages the same statistics. If all batches are empty, these do not change. */
+static void moments_of_others(const fx_batchnorm_layer *l, batch *b)
+{
+    double n = 1;
+    for (int i = 0; i < b->channel_axis; i++)
+        n *= (double)fx_size(b->x, i);
+    fx_array *total, *nothing = fxi_full(fx_eltype(b->x), 0, 1, &l->channels);
+    nothing = fx_to(fx_array_device(b->x), nothing);
+    fx_array *mean = mean_of_members(nothing, 0, &total);
+    fx_array *some = fx_gt(total, 0), *variance = mean_of_members(nothing, 0, &total);
+    mean = moved(l->mean, l->momentum, mean, 1);
+    variance = moved(l->var, l->momentum, variance, n > 1 ? n / (n - 1) : 1);
+    b->next_mean = fx_keep(fx_where(some, mean, fx_staged(l->mean)));
+    b->next_var = fx_keep(fx_where(some, variance, fx_staged(l->var)));
 }
 
 /* The moments of a batch that is divided among processes. The variance takes the mean as a
@@ -129,6 +155,8 @@ static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, f
         static const int64_t ones[FX_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
         *centred = b->x;
         *variance = fxi_full(fx_eltype(b->x), 1, b->ndims, ones);
+        if (b->instance && b->training && l->mean && fxi_members())
+            moments_of_others(l, b);
         return;
     }
     fx_array *mean = fx_mean(b->x, .dims = axes);
@@ -164,8 +192,9 @@ static fx_array *batchnorm_apply(const fx_batchnorm_layer *l, batch *b, fx_dtype
     return fx_keep(fxi_activate(l->act, fxi_as_narrow(y, input)));
 }
 
-/* In a recorded training step, repeats what the layer computed before. Sums over the members of a
- * group end the recording. */
+/* In a recorded training step, repeats what the layer computed before. With sums over the members
+ * of a group, its operations are repeated one by one, because each collective operation must know
+ * the previous one. */
 static fx_array *batchnorm_repeat_or_apply(const fx_batchnorm_layer *l, batch *b)
 {
     const fx_dtype input = fx_eltype(b->x);
