@@ -12,12 +12,13 @@
  * within the time limit, the call fails on the others with FX_STATUS_IO, and so do all later calls.
  *
  * Functions that return arrays record an operation, which runs when its value is read, or before
- * the next operation. They accept arrays of all devices. With FX_MPI, GPU memory is copied to the
- * host and back, unless a preference allows MPI to use it (fx_dist_init). With FX_NCCL, each
- * process uses one GPU, and these operations run on the GPUs: fx_dist_bcast and fx_dist_gather;
- * sums, means and products of Float32, Float64, Int32 and Int64; maxima and minima of Int32 and
- * Int64. All other operations copy GPU memory to the host and back: NCCL adds 16-bit floats with
- * less precision, and ignores NaN in maxima and minima. */
+ * the next operation. They accept arrays of all devices. If NCCL, RCCL or MPI would move the arrays
+ * of GPUs, an array on a GPU and one on the CPU of another member count as different operations.
+ * With FX_MPI, GPU memory is copied to the host and back, unless a preference allows MPI to use it
+ * (fx_dist_init). With FX_NCCL, each process uses one GPU, and these operations run on the GPUs:
+ * fx_dist_bcast and fx_dist_gather; sums, means and products of Float32, Float64, Int32 and Int64;
+ * maxima and minima of Int32 and Int64. All other operations copy GPU memory to the host and back:
+ * NCCL adds 16-bit floats with less precision, and ignores NaN in maxima and minima. */
 #ifndef CFLUX_DIST_H
 #define CFLUX_DIST_H
 
@@ -85,12 +86,14 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * Errors: FX_STATUS_UNSUPPORTED if the plugin for the launcher's MPI is not installed or cannot be
  * used; FX_STATUS_ARGUMENT on all members if FX_DIST_BACKEND has another value;
  * FX_STATUS_UNSUPPORTED on all members, for FX_NCCL, unless all of them have NCCL or all of them
- * have RCCL; FX_STATUS_ARGUMENT if an option is out of range. DistributedUtils.initialize. */
+ * have RCCL; FX_STATUS_ARGUMENT if an option is out of range. If the members have joined, but then
+ * fail to agree, all later calls return the same error. DistributedUtils.initialize. */
 FX_API fx_status fxi_dist_init(const fx_dist_init_args *a);
 #define fx_dist_init(...)                                                                          \
     FXI_CALL(fxi_dist_init(                                                                        \
         FXI_OPTIONS(fx_dist_init_args, FXI_DIST_INIT_ARGS(FXI_DEFAULT).kind = __VA_ARGS__)))
-/* True after fx_dist_init has succeeded; FX_DIST_AUTO: with any library. */
+/* True after fx_dist_init has succeeded; FX_DIST_AUTO: with any library. FX_MPI: also after
+ * fx_dist_init(FX_NCCL) has failed only because of NCCL and RCCL. */
 FX_API bool fx_dist_initialized(fx_dist_kind kind);
 /* Returns the group. Before fx_dist_init: NULL, with FX_STATUS_ARGUMENT "Backend `MPI` is not
  * initialized. Call fx_dist_init(FX_MPI) first". DistributedUtils.get_distributed_backend. */

@@ -49,7 +49,8 @@ void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size)
         return;
     }
     if (h->kind == MEASUREMENT) {
-        snprintf(text, size, "a measurement");
+        snprintf(text, size, "a measurement of %s with %lld elements, %lld times",
+                 h->fold ? "the link" : "sums", (long long)h->shape[0], (long long)h->shape[1]);
         return;
     }
     int n = snprintf(text, size, "%s%s of ", kinds[h->kind],

@@ -97,7 +97,8 @@ typedef struct fxi_dist_move {
 } fxi_dist_move;
 /* Describes fx_dist_init(FX_NCCL) and refusals, which belong to no step. */
 extern const fxi_dist_header fxi_dist_no_step;
-extern const fxi_dist_header fxi_dist_measurement; /* describes those of dist_measure.c */
+/* Describes an operation of dist_measure.c. `fold`: 1 for the link; `shape`: elements and runs. */
+extern const fxi_dist_header fxi_dist_measurement;
 /* Runs an operation: the members agree on it, then all call `move`. */
 fx_status fxi_dist_operation(fx_dist *d, const fxi_dist_move *m, char *why, size_t size);
 /* Runs the collective operation of a step; `how` has the functions, the operands and the queue. */

@@ -35,8 +35,13 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
 static double measure(const char *op, fx_dist *d, int64_t n, int64_t runs, bool link)
 {
     measurement w = {.link = link, .runs = runs, .seconds = NAN};
-    const fxi_dist_move how = {
-        .what = &fxi_dist_measurement, .n = n, .out = &w, .ready = ready, .move = move};
+    /* Members with other arguments would wait for each other. */
+    fxi_dist_header what = fxi_dist_measurement;
+    what.fold = link;
+    what.ndim = 2;
+    what.shape[0] = n;
+    what.shape[1] = runs;
+    const fxi_dist_move how = {.what = &what, .n = n, .out = &w, .ready = ready, .move = move};
     char why[FXI_DIST_WHY] = "";
     fx_status status = fxi_dist_check(op, d, 0);
     if (status == FX_OK && (n < 1 || n > FXI_EXCHANGE_MOST || runs < 1))

@@ -20,7 +20,13 @@
 
 static fxi_mutex joining = FXI_MUTEX_INIT;
 static fx_dist the_group;
-static bool ready[FX_NCCL + 1]; /* by kind: has fx_dist_init succeeded? */
+/* By kind: has fx_dist_init succeeded? FX_MPI: has this process joined? After that, FX_NCCL may
+ * fail. FX_DIST_AUTO: has a call succeeded? */
+static bool ready[FX_DIST_AUTO + 1];
+/* A failure after this process has joined. Another attempt would join a second time, and wait
+ * without a limit for members that do not try again. FX_OK: none. */
+static fx_status failed;
+static char failed_why[FXI_DIST_WHY + 100];
 
 /* ---- the plugin ------------------------------------------------------------------------------ */
 
@@ -97,9 +103,12 @@ static fx_status agree(fx_dist *d)
     named = named_here();
     if (status == FX_OK)
         status = fxi_dist_choose(d, &named, why, sizeof why);
-    return status == FX_OK ? FX_OK
-                           : fx_fail(status, "dist_init", "%s, rank %d of %d: %s", d->group.library,
-                                     (int)d->group.rank, (int)d->group.size, why);
+    if (status == FX_OK)
+        return FX_OK;
+    failed = status;
+    snprintf(failed_why, sizeof failed_why, "%s, rank %d of %d: %s", d->group.library,
+             (int)d->group.rank, (int)d->group.size, why);
+    return fx_fail(failed, "dist_init", "%s", failed_why);
 }
 
 /* The error if the launcher's processes are not in one group, because srun has connected none, or
@@ -120,6 +129,8 @@ static fx_status not_one_group(const joined_group *j, const fxi_launcher *l, int
 static fx_status join(const fx_dist_init_args *a)
 {
     int n;
+    if (failed != FX_OK)
+        return fx_fail(failed, "dist_init", "%s", failed_why);
     const fxi_launcher *l = fxi_launcher_of_process(&n);
     joined_group j = {.communicator = a->communicator,
                       .group = {.size = 1, .local_size = 1, .library = "no MPI"}};
@@ -168,6 +179,7 @@ fx_status fxi_dist_init(const fx_dist_init_args *given)
         status = join_devices();
         ready[FX_NCCL] = status == FX_OK;
     }
+    ready[FX_DIST_AUTO] = ready[FX_DIST_AUTO] || status == FX_OK;
     fxi_mutex_unlock(&joining);
     return status;
 }
@@ -175,8 +187,7 @@ fx_status fxi_dist_init(const fx_dist_init_args *given)
 bool fx_dist_initialized(fx_dist_kind kind)
 {
     fxi_mutex_lock(&joining);
-    const bool is =
-        kind == FX_DIST_AUTO ? ready[FX_MPI] : (kind == FX_MPI || kind == FX_NCCL) && ready[kind];
+    const bool is = (kind == FX_MPI || kind == FX_NCCL || kind == FX_DIST_AUTO) && ready[kind];
     fxi_mutex_unlock(&joining);
     return is;
 }

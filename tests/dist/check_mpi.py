@@ -211,13 +211,42 @@ def check_aware(name, launcher, options, build, folder):
         print(f"{name}, {what}: {count} operations on the GPU's memory")
 
 
+def check_joined_once(name, launcher, options, build, folder):
+    """After a failure to agree, fx_dist_init returns the same error again, and does not join a second time."""
+    compiler, stub = shutil.which(f"mpicc.{name}"), os.path.join(folder, "joins.so")
+    if not compiler:
+        print(f"{name}: no mpicc.{name}: a second fx_dist_init is not tested")
+        return
+    with open(os.path.join(folder, "joins.c"), "w", encoding="utf-8") as f:
+        f.write("""#include <mpi.h>
+#include <unistd.h>
+int MPI_Iallgather(const void *in, int n, MPI_Datatype a, void *out, int m, MPI_Datatype b, MPI_Comm c, MPI_Request *r)
+{
+    (void)in, (void)n, (void)a, (void)out, (void)m, (void)b, (void)c, (void)r;
+    return MPI_ERR_OTHER;
+}
+int MPI_Comm_dup(MPI_Comm from, MPI_Comm *to)
+{
+    return write(2, "joins\\n", 6) == 6 ? PMPI_Comm_dup(from, to) : MPI_ERR_OTHER;
+}
+""")
+    subprocess.run([compiler, "-shared", "-fPIC", os.path.join(folder, "joins.c"), "-o", stub], check=True)
+    run = started(launcher, options, build, "none", ("env", f"LD_PRELOAD={stub}"))
+    out = run.communicate(timeout=60)[0]
+    first, again = (sorted(re.findall(rf"(?m)^0 {word}: (dist_init: .*)$", out)) for word in ("init", "again"))
+    if len(first) != 2 or again != first or out.count("joins\n") != 4:
+        sys.exit(f"{name}: fx_dist_init is called again after a failure: {out}")
+    print(f"{name}: a failed fx_dist_init returns the same error again")
+
+
 def check_chosen(name, launcher, options, build):
     """FX_DIST_AUTO takes the library that rank 0's environment names."""
     first = ("sh", "-c", '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] && export FX_DIST_BACKEND=%s; exec "$@"', "sh")
     sums = ["0 sum: 3 2", "1 sum: 3 2", "0 group: same", "1 group: same"]
     for value, lines, succeeds in (("nccl", ["0 NCCL: yes", "1 NCCL: yes", *sums], True), ("NCCL", ["1 NCCL: yes", *sums], True),
                                    ("mpi", ["0 NCCL: no", "1 NCCL: no", *sums], True), ("", ["0 NCCL: no", "1 NCCL: no", *sums], True),
-                                   ("gloo", ["init: dist_init: FX_DIST_BACKEND in the environment of rank 0 must be mpi or nccl"], False)):
+                                   ("gloo", ["init: dist_init: FX_DIST_BACKEND in the environment of rank 0 must be mpi or nccl", "0 initialized: no",
+                                              "again: dist_init: FX_DIST_BACKEND in the environment of rank 0 must be mpi or nccl"], False)):
         before = (*first[:2], first[2] % value, *first[3:])
         check(f"{name}, FX_DIST_BACKEND={value}", started(launcher, options, build, "auto_sums", before, 2, simulated(build)), lines, succeeds)
 
@@ -245,6 +274,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             check_shared_memory(name, launcher, options, build, folder)
             check_aware(name, launcher, options, build, folder)
+            check_joined_once(name, launcher, options, build, folder)
         check_gpus(name, launcher, options, build)
         check_chosen(name, launcher, options, build)
 

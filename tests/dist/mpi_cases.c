@@ -635,6 +635,9 @@ int main(int argc, char **argv)
                      .fixed_order = argc > 1 && strcmp(argv[1], "sums_in_order") == 0,
                      .wire = narrow ? FX_DTYPE_BF16 : FX_DTYPE_F32) != FX_OK) {
         say_error("init");
+        say("initialized", fx_dist_initialized(FX_DIST_AUTO) ? "yes" : "no");
+        fx_dist_init(chosen ? FX_DIST_AUTO : FX_MPI);
+        say_error("again");
         return 1;
     }
     fx_dist *d = fx_dist_backend(FX_MPI);

@@ -693,6 +693,31 @@ static void *too_late(void *argument)
     return NULL;
 }
 
+static fx_status measures_nothing(const fxi_transport_group *g, const fxi_transport_call *c,
+                                  bool link, int64_t runs, double *out_seconds, char *why,
+                                  size_t size)
+{
+    (void)g, (void)c, (void)link, (void)runs, (void)why, (void)size;
+    *out_seconds = 1;
+    return FX_OK;
+}
+
+/* Rank 1 first measures more runs, and then the link. */
+static void *measures_other_things(void *argument)
+{
+    static const fxi_transport timed = {.run = meet, .measure = measures_nothing};
+    member *m = argument;
+    const int rank = fx_dist_rank(&m->d);
+    m->d.transport = &timed;
+    m->got[m->n++] = fx_dist_time_sum(&m->d, 100, 5);
+    m->got[m->n++] = fx_dist_time_sum(&m->d, 100, 5 + (rank == 1));
+    take_error(m);
+    m->got[m->n++] = rank == 1 ? fx_dist_time_link(&m->d, 100, 5) : fx_dist_time_sum(&m->d, 100, 5);
+    const size_t n = strlen(m->message);
+    snprintf(m->message + n, sizeof m->message - n, "|%s", fx_error_take().message);
+    return NULL;
+}
+
 static void differences_are_named_on_all_members(void **state)
 {
     (void)state;
@@ -700,6 +725,12 @@ static void differences_are_named_on_all_members(void **state)
     expect("array 3 on rank 1 is layers.1.weight, 4×5 Float32, but on rank 0 it is "
            "layers.1.weight, 3×5 Float32");
     assert_true(members[0].got[0] == FX_OK && members[2].got[0] == FX_OK);
+    run_members(measures_other_things);
+    expect("rank 1 calls a measurement of sums with 100 elements, 6 times, but rank 0 calls a "
+           "measurement of sums with 100 elements, 5 times");
+    expect("rank 1 calls a measurement of the link with 100 elements, 5 times, but rank 0 calls");
+    for (int k = 0; k < MEMBERS; k++)
+        assert_true(members[k].got[0] == 1 && isnan(members[k].got[1]) && isnan(members[k].got[2]));
     run_members(other_sizes);
     expect("rank 2 calls all_reduce (sum) of 3×3 Float32, but rank 0 calls all_reduce (sum) of 3×2 "
            "Float32");
