@@ -68,13 +68,14 @@ FX_API fx_status fx_gpu_backend_set(const char *backend);
  * value. Each key is read once; the result is valid until the program ends. A damaged file, or a
  * value of another kind, counts as "", with a warning that names the line. FX_STATUS_ARGUMENT if
  * the key is not 1 to 63 letters, digits, _ and -. `@load_preference` of Julia. The library reads
- * gpu_backend (fx_gpu_backend), FluxDistributedMPICUDAAware and FluxDistributedMPIROCMAware
- * (fx_dist_init). */
+ * gpu_backend (as fx_gpu_backend does, first from the table [MLDataDevices]),
+ * FluxDistributedMPICUDAAware and FluxDistributedMPIROCMAware (fx_dist_init). */
 FX_API const char *fx_preference(const char *key);
 /* Writes a preference to this file: "true" and "false" as booleans, all other values as texts. The
  * rest of the file is not changed. It takes effect at the next start of the program. Errors as for
  * fx_gpu_backend_set; FX_STATUS_ARGUMENT also for a value with quotes, backslashes or control
- * characters, or of more than 197 bytes. `@set_preferences!`. */
+ * characters, that is not UTF-8, or of more than 197 bytes; FX_STATUS_FORMAT also if the key is a
+ * table. `@set_preferences!`. */
 FX_API fx_status fx_preference_set(const char *key, const char *value);
 
 /* Options of fx_get_device. */

@@ -29,6 +29,7 @@ typedef struct scanner {
     bool inline_empty;
     size_t dotted; /* the line of the first table.something at the top; valid when has_dotted */
     bool has_dotted;
+    fxi_toml_error clash; /* why the key cannot be added; line 0: it can */
     fxi_toml_error *error;
 } scanner;
 
@@ -241,6 +242,23 @@ static bool path_below(const scanner *c, const char *table)
     return c->length > a && memcmp(c->path, table, a) == 0 && c->path[a] == SEPARATOR;
 }
 
+/* Notes that the key is a table, or that the table is something else. */
+static void note_clash(scanner *c, const char *why)
+{
+    if (c->clash.line)
+        return;
+    c->clash.line = c->line;
+    snprintf(c->clash.text, sizeof c->clash.text, "%s", why);
+}
+
+/* Is the path, or its beginning, table.key? */
+static bool path_through_key(const scanner *c)
+{
+    const size_t a = strlen(c->table) + 1, b = strlen(c->key);
+    return path_below(c, c->table) && c->length >= a + b && memcmp(c->path + a, c->key, b) == 0 &&
+           (c->length == a + b || c->path[a + b] == SEPARATOR);
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static bool value(scanner *c);
@@ -347,6 +365,10 @@ static bool pair(scanner *c)
     const int line = c->line;
     if (wanted && c->value.to)
         return fail(c, "the key is defined twice");
+    if (!wanted && path_through_key(c))
+        note_clash(c, "the key is a table");
+    if (path_is(c, c->table, NULL) && peek(c) != '{')
+        note_clash(c, "the table is a value");
     if (!value(c))
         return false;
     if (wanted) {
@@ -373,6 +395,10 @@ static bool header(scanner *c)
     const bool wanted = !list && path_is(c, c->table, NULL);
     if (wanted && c->header)
         return fail(c, "the table is defined twice");
+    if (path_through_key(c))
+        note_clash(c, "the key is a table");
+    if (list && path_is(c, c->table, NULL))
+        note_clash(c, "the table is an array of tables");
     if (!end_of_line(c))
         return false;
     if (wanted)
@@ -487,6 +513,10 @@ char *fxi_toml_set_raw(const char *text, size_t n, const char *table, const char
     const bool open = n > 0 && text[n - 1] != '\n'; /* the last line does not end */
     if (c.value.to)
         return replaced(text, n, c.value.from, c.value.to, new_value, out_n);
+    if (c.clash.line) {
+        *error = c.clash;
+        return NULL;
+    }
     if (c.header) {
         snprintf(line, sizeof line, "%s%s = %s\n", c.header == n && open ? "\n" : "", name,
                  new_value);
@@ -503,12 +533,4 @@ char *fxi_toml_set_raw(const char *text, size_t n, const char *table, const char
     snprintf(line, sizeof line, "%s%s[%s]\n%s = %s\n", open ? "\n" : "", n ? "\n" : "", table, name,
              new_value);
     return replaced(text, n, n, n, line, out_n);
-}
-
-char *fxi_toml_set(const char *text, size_t n, const char *table, const char *name,
-                   const char *new_value, size_t *out_n, fxi_toml_error *error)
-{
-    char quoted[PATH];
-    snprintf(quoted, sizeof quoted, "\"%s\"", new_value);
-    return fxi_toml_set_raw(text, n, table, name, quoted, out_n, error);
 }

@@ -19,16 +19,14 @@ typedef struct fxi_toml_error {
 bool fxi_toml_string(const char *text, size_t n, const char *table, const char *key, char *value,
                      size_t capacity, bool *found, fxi_toml_error *error);
 
-/* As fxi_toml_string, also for values that are not strings: copies `true`, `false` or the digits.
- * False for arrays, tables and dates. */
+/* As fxi_toml_string, also for values that are not strings: copies `true`, `false`, a number or a
+ * date as it is written. False for arrays, tables and values with a time of day. */
 bool fxi_toml_text(const char *text, size_t n, const char *table, const char *key, char *value,
                    size_t capacity, bool *found, fxi_toml_error *error);
 
-/* Returns the text with table.key = "value", in memory of fxi_malloc; value must need no escapes.
- * NULL: the text is not TOML (error is filled in), or the allocation fails (error->line is 0). */
-char *fxi_toml_set(const char *text, size_t n, const char *table, const char *key,
-                   const char *value, size_t *out_n, fxi_toml_error *error);
-/* As fxi_toml_set, with table.key = value: `value` is TOML, such as true. */
+/* Returns the text with table.key = value, in memory of fxi_malloc; `value` is TOML, such as true
+ * or "CUDA" with its quotes. NULL: the text is not TOML, table.key is a table, or `table` is none
+ * (error is filled in), or the allocation fails (error->line is 0). */
 char *fxi_toml_set_raw(const char *text, size_t n, const char *table, const char *key,
                        const char *value, size_t *out_n, fxi_toml_error *error);
 

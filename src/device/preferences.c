@@ -17,8 +17,10 @@
 #include "file_out.h"
 #include "files.h"
 #include "memory.h"
+#include "registry.h"
 #include "thread.h"
 #include "toml.h"
+#include "utf8.h"
 
 #include <cflux/device.h>
 #include <errno.h>
@@ -236,10 +238,13 @@ fx_status fxi_preference_store(const char *backend)
     return store("gpu_backend_set", KEY, quoted);
 }
 
-/* Can the value be written between quotes as it is? */
+/* Can the value be written between quotes as it is? A file that is not UTF-8 is not TOML. */
 static bool is_plain(const char *value)
 {
     const size_t n = strlen(value);
+    size_t at;
+    if (!fxi_is_utf8((const unsigned char *)value, n, &at))
+        return false;
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)value[i] < ' ' || value[i] == 127 || value[i] == '"' || value[i] == '\\')
             return false;
@@ -255,9 +260,13 @@ fx_status fx_preference_set(const char *key, const char *value)
         return status;
     if (!value || !is_plain(value))
         return fx_fail(FX_STATUS_ARGUMENT, op,
-                       "the value of %s must be a text of at most %d bytes without quotes, "
+                       "the value of %s must be a UTF-8 text of at most %d bytes without quotes, "
                        "backslashes and control characters",
                        key, MAX_VALUE - 3);
+    /* The library reads this key, and ignores all preferences if its value is of another kind. */
+    if (strcmp(key, KEY) == 0 && !fxi_is_preferable(value))
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%s must be one of %s, got \"%s\"", KEY,
+                       fxi_backend_list(), value);
     const bool word = strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
     snprintf(quoted, sizeof quoted, word ? "%s" : "\"%s\"", value);
     return store(op, key, quoted);

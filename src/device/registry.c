@@ -27,6 +27,14 @@ const char *fxi_backend_list(void)
     return "(\"CUDA\", \"AMDGPU\", \"Metal\", \"OpenCL\", \"CPU\")";
 }
 
+bool fxi_is_preferable(const char *name)
+{
+    for (int i = 0; fxi_backend_order[i]; i++)
+        if (strcmp(fxi_backend_order[i], name) == 0)
+            return true;
+    return false;
+}
+
 /* "CUDA device 0: NVIDIA H100 80GB HBM3"; "CPU" */
 static void describe(const void *self, fx_text *text)
 {

@@ -22,6 +22,8 @@ typedef struct fxi_registered {
 extern const char *const fxi_backend_order[];
 /* "("CUDA", "AMDGPU", …)", for messages. */
 const char *fxi_backend_list(void);
+/* Is `name` one of them? */
+bool fxi_is_preferable(const char *name);
 
 /* The entry of a name, ignoring case; NULL: unknown. Entries never move. */
 fxi_registered *fxi_registered_find(const char *name);

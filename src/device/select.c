@@ -23,14 +23,6 @@
 
 /* ---- backends -------------------------------------------------------------------------------- */
 
-static bool is_preferable(const char *name)
-{
-    for (int i = 0; fxi_backend_order[i]; i++)
-        if (strcmp(fxi_backend_order[i], name) == 0)
-            return true;
-    return false;
-}
-
 const char *const *fx_supported_devices(void)
 {
     return fxi_backend_order;
@@ -107,7 +99,7 @@ const char *fx_gpu_backend(void)
 
 fx_status fx_gpu_backend_set(const char *backend)
 {
-    if (!backend || !is_preferable(backend))
+    if (!backend || !fxi_is_preferable(backend))
         return fx_fail(FX_STATUS_ARGUMENT, "gpu_backend_set",
                        "Unsupported GPU backend: %s. Supported backends are: %s.",
                        backend ? backend : "NULL", fxi_backend_list());
@@ -148,7 +140,7 @@ static fx_device *preferred(bool verbose)
     const char *name = preference();
     if (!*name)
         return NULL;
-    if (!is_preferable(name)) {
+    if (!fxi_is_preferable(name)) {
         if (!__atomic_test_and_set(&warned, __ATOMIC_RELAXED))
             fx_message(1,
                        "`gpu_backend` preference is set to %s, which is not allowed.\n"
@@ -281,7 +273,7 @@ int fx_device_id(const fx_device *device)
 static const fxi_registered *preferred_entry(void)
 {
     const char *name = preference();
-    return is_preferable(name) ? fxi_registered_find(name) : NULL;
+    return fxi_is_preferable(name) ? fxi_registered_find(name) : NULL;
 }
 
 /* The backend that a message about a missing GPU names: the preferred one; else the first that is

@@ -46,7 +46,7 @@ static void read_toml(const char *text, size_t n)
         fxi_toml_string(text, n, "Flux", "gpu_backend", value, sizeof value, &found, &error);
     fuzz_expect(good == (error.line == 0), "an error has a line");
     error = (fxi_toml_error){0};
-    char *changed = fxi_toml_set(text, n, "Flux", "gpu_backend", "CUDA", &length, &error);
+    char *changed = fxi_toml_set_raw(text, n, "Flux", "gpu_backend", "\"CUDA\"", &length, &error);
     if (!changed)
         return;
     const bool kept = fxi_toml_string(changed, length, "Flux", "gpu_backend", value, sizeof value,

@@ -308,11 +308,27 @@ static void other_preferences(void **state)
     /* refused */
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
-    const char *const values[] = {NULL, "a\"b", "a\\b", "a\nb", text};
-    for (int i = 0; i < 5; i++) {
+    const char *const values[] = {NULL, "a\"b", "a\\b", "a\nb", text, "\xff", "\xc3"};
+    for (int i = 0; i < 7; i++) {
         assert_int_equal(fx_preference_set("note", values[i]), FX_STATUS_ARGUMENT);
-        assert_non_null(strstr(fx_error_take().message, "the value of note must be a text of"));
+        assert_non_null(
+            strstr(fx_error_take().message, "the value of note must be a UTF-8 text of"));
     }
+    char name[65];
+    memset(name, 'x', 64);
+    name[64] = 0;
+    const char *const names[] = {"true", "", "Abacus", name};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(fx_preference_set("gpu_backend", names[i]), FX_STATUS_ARGUMENT);
+        assert_non_null(strstr(fx_error_take().message, "gpu_backend must be one of (\"CUDA\", "));
+    }
+    assert_int_equal(fx_preference_set("gpu_backend", "Metal"), FX_OK);
+    fxi_preferences_reset();
+    assert_string_equal(fx_gpu_backend(), "Metal");
+    prefer("[Flux]\n[Flux.X]\ny = 1\n");
+    assert_int_equal(fx_preference_set("X", "v"), FX_STATUS_FORMAT);
+    assert_non_null(strstr(fx_error_take().message, "line 2: the key is a table; the file is"));
+    assert_file_is(file, "[Flux]\n[Flux.X]\ny = 1\n");
     const char *const keys[] = {NULL, "", "a b", "a.b", text};
     for (int i = 0; i < 5; i++) {
         assert_int_equal(fx_preference_set(keys[i], "x"), FX_STATUS_ARGUMENT);

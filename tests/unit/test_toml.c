@@ -67,6 +67,8 @@ static void words(void **state)
     } cases[] = {
         {"[Flux]\na = true # c\n", "true", "[Flux]\na = true # c\n"},
         {"[Flux]\na = false", "false", "[Flux]\na = true"},
+        {"[Flux]\na = {b = 1}\nb.a.c = 2\n[Flux.ab]\n[Other.Flux.a]\n", NULL,
+         "[Flux]\na = true\nb.a.c = 2\n[Flux.ab]\n[Other.Flux.a]\n"},
         {"[Flux]\na = -1_000\nb = 2\n", "-1_000", "[Flux]\na = true\nb = 2\n"},
         {"[Flux]\na = \"tr\\u0075e\"\n", "true", "[Flux]\na = true\n"},
         {"Flux = {a=1.5}\n", "1.5", "Flux = {a=true}\n"},
@@ -173,8 +175,8 @@ static void changed_in_place(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++, n++) {
         fxi_toml_error error;
         size_t length;
-        char *text = fxi_toml_set(cases[i][0], strlen(cases[i][0]), "Flux", "gpu_backend", "CUDA",
-                                  &length, &error);
+        char *text = fxi_toml_set_raw(cases[i][0], strlen(cases[i][0]), "Flux", "gpu_backend",
+                                      "\"CUDA\"", &length, &error);
         assert_non_null(text);
         assert_string_equal(text, cases[i][1]);
         assert_int_equal(length, strlen(text));
@@ -184,8 +186,27 @@ static void changed_in_place(void **state)
     assert_true(n >= 11);
     fxi_toml_error error;
     size_t length;
-    assert_null(fxi_toml_set("x = [", 5, "Flux", "gpu_backend", "CUDA", &length, &error));
+    assert_null(fxi_toml_set_raw("x = [", 5, "Flux", "gpu_backend", "1", &length, &error));
     assert_int_equal(error.line, 1);
+    /* A text with the new key would define the key or the table twice. */
+    static const char *const clashes[] = {
+        "[Flux]\n[Flux.gpu_backend]\ny = 1\n",
+        "[Flux]\ngpu_backend.y = 1\n",
+        "a = 1\n[Flux.gpu_backend.z]\n",
+        "[Flux]\n[[Flux.gpu_backend]]\ny = 1\n",
+        "a = 1\nFlux.gpu_backend.y = 1\n",
+        "a = 1\nFlux = {gpu_backend.y = 1}\n",
+        "a = 1\nFlux = 1\n",
+        "a = 1\n[[Flux]]\na = 1\n",
+        "a = 1\nFlux = [{a = 1}]\n",
+    };
+    for (int i = 0; i < (int)(sizeof clashes / sizeof *clashes); i++) {
+        assert_string_equal(get(clashes[i], &error), "NONE");
+        assert_null(fxi_toml_set_raw(clashes[i], strlen(clashes[i]), "Flux", "gpu_backend", "1",
+                                     &length, &error));
+        assert_int_equal(error.line, 2);
+        assert_non_null(strstr(error.text, i < 6 ? "the key is a table" : "the table is a"));
+    }
 }
 
 /* Random bytes give a result, and sanitizers find no access outside the text. */
