@@ -401,7 +401,8 @@ fx_status fxi_run_previous_collective(const fx_array *x)
 {
     fxi_context *c = fxi_here();
     fxi_node *previous = c->collective;
-    return previous && !fx_is_error(x) && previous->device != x->node->device
+    return previous && !fx_is_error(x) &&
+                   fxi_home_of(previous->device) != fxi_home_of(x->node->device)
                ? fxi_evaluate(c, 1, &previous)
                : FX_OK;
 }

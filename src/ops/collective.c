@@ -26,7 +26,7 @@ static int inputs(const fxi_context *c, const fx_array *x, const fx_device *devi
 {
     const fxi_node *previous = c->collective;
     int n = 0;
-    if (previous && !previous->data && previous->device == device)
+    if (previous && !previous->data && fxi_home_of(previous->device) == fxi_home_of(device))
         in[n++] = c->collective;
     in[n++] = x->node;
     return n;

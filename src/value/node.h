@@ -13,6 +13,7 @@
 #define CFLUX_NODE_H
 
 #include <cflux/backend.h>
+#include <cflux/device.h>
 #include <cflux/ops.h>
 #include "memory.h"
 
@@ -112,6 +113,12 @@ struct fx_array {
     fxi_node *node; /* NULL only in error arrays */
     fx_status status;
 };
+
+/* The device on which an operation of no device runs is the CPU. */
+static inline const fx_device *fxi_home_of(const fx_device *device)
+{
+    return device ? device : fx_cpu_device();
+}
 
 /* True for the result of fx_gradient for an array on which the loss does not depend. An update
  * leaves the array unchanged, as Optimisers.jl does if its gradient is `nothing`. Zeros that a

@@ -273,6 +273,41 @@ static void batch_norm_is_that_of_one_process(void **state)
     }
 }
 
+/* The weight of an observation is a literal, on no device, and the gradients are on the CPU. All
+ * members exchange both, in one order, also one whose part of a sum has no observations. */
+static void *sums_parts(void *argument)
+{
+    member *m = argument;
+    FX_SCOPE;
+    const int rank = fx_dist_rank(&m->d);
+    fx_seed(4);
+    void *model = (void *)fx_dense(2, 1);
+    fx_rule *rule = fx_optimiser_chain(fx_accum_grad(2), fx_descent(0.1));
+    void *opt = fx_setup(fx_dist_optimiser(&m->d, rule), model);
+    for (int i = 0; i < 4; i++) {
+        FX_STEP;
+        const bool none = i % MEMBERS == rank;
+        fx_array *x = fx_from(FX_DTYPE_F32, ((float[]){1, 2, 3, (float)rank}), 2, 2);
+        fx_array *loss = fx_mean(fx_square(fx_call(model, x)));
+        if (fx_update(opt, model, fx_gradient(loss, model), .observations = none ? 0 : 2) != FX_OK)
+            take_error(m);
+    }
+    read_out(m, fx_destructure(model));
+    return NULL;
+}
+
+static void parts_without_observations_are_exchanged(void **state)
+{
+    (void)state;
+    run_members(sums_parts);
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_string_equal(members[k].message, "");
+        assert_int_equal(members[k].n, 3);
+        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
+        assert_true(isfinite(members[k].got[0]) && isfinite(members[k].got[2]));
+    }
+}
+
 /* The running statistics of an InstanceNorm are means over the observations of all members, also of
  * one without observations. Member k has those from `parts[k]` on. */
 static const int64_t *parts;
@@ -283,16 +318,25 @@ static void *norms_instances(void *argument)
     FX_SCOPE;
     const int rank = fx_dist_rank(&m->d);
     fx_batchnorm_layer *l = fx_instancenorm(2, .track_stats = true, .momentum = 1);
+    void *norm = (void *)fx_batchnorm(2);
+    float numbers[48];
+    for (int i = 0; i < 48; i++)
+        numbers[i] = (float)i;
     fx_array *x =
-        fx_slice(fx_reshape(fx_range(0, 1, 48), 4, 2, 6), 2, parts[rank], parts[rank + 1]);
+        fx_slice(fx_from(FX_DTYPE_F32, numbers, 4, 2, 6), 2, parts[rank], parts[rank + 1]);
     fx_trainmode(l);
+    fx_trainmode(norm);
     assert_null(fx_dist_sync_norms(&m->d));
+    /* The exchanges of the other layers are pending before and after. */
+    fx_array *before = fx_call(norm, x);
     fx_call(l, x);
+    fx_array *after = fx_call(norm, x);
     if (fx_dist_sync_norms(NULL) != &m->d)
         m->n++;
     fx_eval(l->mean);
     read_out(m, fx_staged(l->mean));
     read_out(m, fx_staged(l->var));
+    fx_eval(fx_tuple(before, after));
     return NULL;
 }
 
@@ -506,6 +550,7 @@ int main(void)
         cmocka_unit_test(arrays_of_objects_are_averaged),
         cmocka_unit_test(a_refusal_reaches_all),
         cmocka_unit_test(batch_norm_is_that_of_one_process),
+        cmocka_unit_test(parts_without_observations_are_exchanged),
         cmocka_unit_test(instance_norm_counts_all_observations),
         cmocka_unit_test(members_train_as_one),
         cmocka_unit_test(gradients_are_exchanged_when_a_sum_is_complete),

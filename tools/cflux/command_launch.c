@@ -106,6 +106,10 @@ static void report(const char *how, const char *last)
     fprintf(stderr, "cflux launch: rank %s on %s %s%s\n", rank_of_process(), host, how, last);
 }
 
+/* Is the file of failures on this machine? Asked at the start: the launcher removes it when it
+ * ends. */
+static bool failures_are_known;
+
 /* Runs in a process of its own when this one has been killed, which no launcher explains: it names
  * the process, not the rank. If another rank has failed before, the launcher may have killed this
  * process because of that: the launcher of MPICH sends SIGKILL. On a machine without the file this
@@ -114,7 +118,7 @@ static void report_killed(int number, void *progress)
 {
     char how[160], last[400];
     const char *path = getenv(FAILURE_FILE);
-    if (path && (!exists(path) || has_failed((void *)(uintptr_t)path)))
+    if (!failures_are_known || (path && has_failed((void *)(uintptr_t)path)))
         return;
     note_failure();
     read_progress(progress, last, sizeof last);
@@ -131,6 +135,8 @@ static int run_each(char **program)
     if (!progress)
         return fail(EXIT_FAILED, "cannot create a temporary file for the progress of a rank");
     set_variable("FX_DIST_PROGRESS", path);
+    const char *failures = getenv(FAILURE_FILE);
+    failures_are_known = !failures || exists(failures);
     if (!guard_begin(report_killed, progress))
         return fail(EXIT_FAILED, "cannot start a process that guards this one");
     /* `true`: if this process is killed, the program gets SIGKILL, because a stopped program does

@@ -71,7 +71,7 @@ static double work(const fx_step *s)
 enum {
     ONE_GROUP,
     ONE_GROUP_AVX2,
-    COPIES,         /* one spatial axis, or two with strides, with AVX-512 */
+    COPIES,         /* one spatial axis without strides, two with, and AVX-512 */
     FEWER_PRODUCTS, /* those of cpu_conv_winograd.c with AVX2 and AVX-512 */
     GROUPS,
     GROUPS_STRIDED,
@@ -122,7 +122,7 @@ static int class_of(const fx_step *s)
     const bool ours = !half && !(strided && a->kind == FX_CONV_DATA);
     if (ours && strcmp(set, "avx2") == 0)
         return ONE_GROUP_AVX2;
-    const bool copies = a->spatial == 1 || (a->spatial == 2 && strided);
+    const bool copies = a->spatial == (strided ? 2 : 1);
     return ours && copies && strcmp(set, "avx512") == 0 ? COPIES : ONE_GROUP;
 }
 
