@@ -26,7 +26,7 @@ static bool ready[FX_DIST_AUTO + 1];
 /* A failure after this process has joined. Another attempt would join a second time, and wait
  * without a limit for members that do not try again. FX_OK: none. */
 static fx_status failed;
-static char failed_why[FXI_DIST_WHY + 100];
+static char failed_why[FXI_DIST_WHY + 200];
 
 /* ---- the plugin ------------------------------------------------------------------------------ */
 
