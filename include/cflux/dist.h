@@ -73,12 +73,12 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  *
  * If the preference FluxDistributedMPICUDAAware is true (fx_preference; for AMD's GPUs
  * FluxDistributedMPIROCMAware), MPI itself moves arrays of GPUs in fx_dist_bcast, fx_dist_gather,
- * and sums, means and products of Float32, Float64, Int32 and Int64, unless NCCL moves them or
- * .fixed_order is set. The preference must be true on all members, and the MPI library must be
- * built for it: members ask it (MPIX_Query_cuda_support) and compare the first elements of the
- * first results with a computation on the host. If one of these fails, rank 0 warns and arrays are
- * copied as without the preference. Once all members have come to such an operation, it has no time
- * limit.
+ * sums, means and products of Float32, Float64, Int32 and Int64, and maxima and minima of Int32 and
+ * Int64, unless NCCL moves them or .fixed_order is set. The preference must be true on all members,
+ * and the MPI library must be built for it: members ask it (MPIX_Query_cuda_support) and compare
+ * the first elements of the first results with a computation on the host. If one of these fails,
+ * rank 0 warns and arrays are copied as without the preference. Once all members have come to such
+ * an operation, it has no time limit.
  *
  * With FX_DIST_AUTO, all members use what FX_DIST_BACKEND of rank 0 names. Pass FX_DIST_AUTO to
  * fx_dist_backend too: it returns the group, whichever library it uses.

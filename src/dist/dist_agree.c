@@ -139,6 +139,17 @@ static fx_status exchange(fx_dist *d, const fxi_dist_header *mine, fx_status ref
     return status == FX_OK ? report_disagreement(d, w + 1, why, size) : status;
 }
 
+fx_status fxi_dist_vote(fx_dist *d, int64_t n, char *why, size_t size)
+{
+    fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
+                            .fold = FX_REDUCE_MAX,
+                            .dtype = FX_DTYPE_I64,
+                            .count = n,
+                            .in = d->vote,
+                            .out = d->votes};
+    return fxi_dist_call(d, &c, why, size);
+}
+
 fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refusal,
                          const char *reason, char *why, size_t size)
 {
@@ -148,13 +159,7 @@ fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refu
     d->vote[0] = hash;
     d->vote[1] = -hash;
     d->vote[2] = refusal != FX_OK;
-    fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
-                            .fold = FX_REDUCE_MAX,
-                            .dtype = FX_DTYPE_I64,
-                            .count = 3,
-                            .in = d->vote,
-                            .out = d->votes};
-    const fx_status status = fxi_dist_call(d, &c, why, size);
+    const fx_status status = fxi_dist_vote(d, 3, why, size);
     if (status != FX_OK)
         return status;
     if (d->votes[0] == -d->votes[1] && d->votes[2] == 0)

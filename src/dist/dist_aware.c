@@ -84,13 +84,7 @@ fx_status fxi_dist_choose(fx_dist *d, int64_t *io_code, char *why, size_t size)
         mine[EACH * k + 2] = lowest(d, wants && query(d, fxi_device_libraries[k].backend) != NULL);
     }
     mine[EACH * FXI_DIST_DEVICES] = d->group.rank == 0 ? *io_code : 0;
-    fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
-                            .fold = FX_REDUCE_MAX,
-                            .dtype = FX_DTYPE_I64,
-                            .count = EACH * FXI_DIST_DEVICES + 1,
-                            .in = mine,
-                            .out = most};
-    const fx_status status = fxi_dist_call(d, &c, why, size);
+    const fx_status status = fxi_dist_vote(d, EACH * FXI_DIST_DEVICES + 1, why, size);
     for (int k = 0; k < FXI_DIST_DEVICES && status == FX_OK; k++)
         d->aware[k] = decide(d, k, most + EACH * k);
     *io_code = most[EACH * FXI_DIST_DEVICES];
@@ -254,13 +248,7 @@ static fx_status probe(fx_dist *d, const fxi_dist_move *m, bool *out_right, char
     if (status != FX_OK)
         return status;
     d->vote[0] = !read || !is_right(d, m, n, got);
-    fxi_transport_call vote = {.kind = FX_COLLECTIVE_ALL_REDUCE,
-                               .fold = FX_REDUCE_MAX,
-                               .dtype = FX_DTYPE_I64,
-                               .count = 1,
-                               .in = d->vote,
-                               .out = d->votes};
-    status = fxi_dist_call(d, &vote, why, size);
+    status = fxi_dist_vote(d, 1, why, size);
     *out_right = d->votes[0] == 0;
     return status;
 }
@@ -280,15 +268,7 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
     bool right = true;
     if (d->wrong[k])
         return move_copies(d, m, why, size);
-    const fxi_transport_call c = {.kind = m->what->kind,
-                                  .fold = m->what->fold,
-                                  .root = m->what->root,
-                                  .dtype = m->what->dtype,
-                                  .count = m->n,
-                                  .number = d->calls,
-                                  .limit = d->limit,
-                                  .in = m->in,
-                                  .out = m->out};
+    const fxi_transport_call c = fxi_dist_call_of(d, m);
     fx_status status = d->transport->run_on_devices(&d->group, &c, why, size);
     d->broken = d->broken || status != FX_OK; /* other members may still wait in this operation */
     if (status == FX_OK && !d->probed[k][kind])

@@ -70,13 +70,7 @@ static fx_status keep_common(fx_dist *d, const fxi_dist_move *m, char *why, size
     (void)m;
     for (int k = 0; k < FXI_DIST_DEVICES; k++)
         d->vote[k] = d->devices[k] ? 0 : 1;
-    fxi_transport_call c = {.kind = FX_COLLECTIVE_ALL_REDUCE,
-                            .fold = FX_REDUCE_MAX,
-                            .dtype = FX_DTYPE_I64,
-                            .count = FXI_DIST_DEVICES,
-                            .in = d->vote,
-                            .out = d->votes};
-    const fx_status status = fxi_dist_call(d, &c, why, size);
+    const fx_status status = fxi_dist_vote(d, FXI_DIST_DEVICES, why, size);
     bool some = false;
     for (int k = 0; k < FXI_DIST_DEVICES && status == FX_OK; k++) {
         d->devices[k] = d->votes[k] ? NULL : d->devices[k];
@@ -250,20 +244,25 @@ static fx_status ready(fx_dist *d, const fxi_dist_move *m, char *why, size_t siz
     return fxi_dist_wait_for_own_work(m, why, size);
 }
 
+fxi_transport_call fxi_dist_call_of(const fx_dist *d, const fxi_dist_move *m)
+{
+    return (fxi_transport_call){.kind = m->what->kind,
+                                .fold = m->what->fold,
+                                .root = m->what->root,
+                                .dtype = m->what->dtype,
+                                .count = m->n,
+                                .number = d->calls,
+                                .limit = d->limit,
+                                .in = m->in,
+                                .out = m->out};
+}
+
 static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     fx_status status = d->connection ? FX_OK : connect(d, m, why, size);
     if (status != FX_OK)
         return status;
-    const fxi_transport_call c = {.kind = m->what->kind,
-                                  .fold = m->what->fold,
-                                  .root = m->what->root,
-                                  .dtype = m->what->dtype,
-                                  .count = m->n,
-                                  .number = d->calls,
-                                  .limit = d->limit,
-                                  .in = m->in,
-                                  .out = m->out};
+    const fxi_transport_call c = fxi_dist_call_of(d, m);
     status = d->connected->run(d->connection, &c, m->queue->stream, why, size);
     if (status == FX_OK)
         status = wait_for_all(d, m->queue, why, size);

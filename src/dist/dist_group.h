@@ -135,6 +135,8 @@ fxi_dist_header fxi_dist_header_of(const fx_step *step);
 void fxi_dist_describe(const fxi_dist_header *h, char *text, size_t size);
 /* Runs an operation of the transport. After a failure the group is broken. */
 fx_status fxi_dist_call(fx_dist *d, fxi_transport_call *c, char *why, size_t size);
+/* The maxima over the members of the first n numbers of d->vote, in d->votes. */
+fx_status fxi_dist_vote(fx_dist *d, int64_t n, char *why, size_t size);
 /* FX_OK if all members run the operation and none refuses; else the same status and message on
  * all. */
 fx_status fxi_dist_agree(fx_dist *d, const fxi_dist_header *mine, fx_status refusal,
@@ -157,6 +159,8 @@ fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size);
 bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step);
 fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *queue,
                           const fx_step *step, const void *in, void *out, char *why, size_t size);
+/* The call that moves the operands of m where they are, in device memory. */
+fxi_transport_call fxi_dist_call_of(const fx_dist *d, const fxi_dist_move *m);
 /* Waits for the earlier work of this member's GPU. */
 fx_status fxi_dist_wait_for_own_work(const fxi_dist_move *m, char *why, size_t size);
 

@@ -139,7 +139,7 @@ class Help(cli.Cli):
 
     def test_killed_wrapper(self):
         """If the process of launch --each is killed, another one says which rank that was."""
-        program = "echo 7, sum > $FX_DIST_PROGRESS; echo x > started; exec sleep 30"
+        program = "echo 7, sum > $FX_DIST_PROGRESS; echo x > started; exec sleep 300"
         for number, name, noted in ((signal.SIGKILL, "9 \\(Killed\\)", ""), (signal.SIGSEGV, "11 \\(Segmentation fault\\)", ""),
                                     (signal.SIGKILL, "", "failed\n"), (signal.SIGTERM, "", "")):
             failure = self.write("failure", noted)
@@ -276,6 +276,7 @@ class Help(cli.Cli):
         while not os.path.exists(self.path("forked")) and run.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         if not os.path.exists(self.path("forked")):
+            self.assertFalse(os.path.exists(self.path("started")), "slow_fork.c has not delayed the program's fork")
             print("skipped: the program does not start with slow_fork.c")  # a sanitizer refuses it
             return
         time.sleep(0.05)  # until the program waits for the other one

@@ -10,6 +10,7 @@
 #include "dist_group.h"
 #include "semantics_check.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -159,6 +160,19 @@ __attribute__((unused)) static void read_out(member *m, fx_array *y)
         m->n += (int)n;
     else
         take_error(m);
+}
+
+/* All members have the same n numbers and no message. `serial`: what one process computes, from
+ * which no number may differ by more than `most`; NULL: not compared. */
+__attribute__((unused)) static void expect_same(int n, const double *serial, double most)
+{
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_string_equal(members[k].message, "");
+        assert_int_equal(members[k].n, n);
+        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
+    }
+    for (int i = 0; i < n && serial; i++)
+        assert_true(fabs(members[0].got[i] - serial[i]) <= most);
 }
 
 #endif

@@ -318,8 +318,7 @@ static void one_tap(void **state)
         }
 }
 
-/* Few windows are one share of the gradient of weights; threads then divide its panels of channels.
- */
+/* Few windows are one share of the gradient of weights: threads then divide the output channels. */
 static void panels_of_gradients(void **state)
 {
     (void)state;

@@ -233,13 +233,7 @@ static void members_train_as_one(void **state)
     train(&serial.d, &serial, 10);
     run_members(trains);
     assert_int_equal(serial.n, 21);
-    for (int k = 0; k < MEMBERS; k++) {
-        assert_string_equal(members[k].message, "");
-        assert_int_equal(members[k].n, serial.n);
-        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
-        for (int i = 0; i < serial.n; i++)
-            assert_true(fabs(members[k].got[i] - serial.got[i]) <= 1e-12);
-    }
+    expect_same(serial.n, serial.got, 1e-12);
     /* A training step runs one operation for the bucket and one comparison, not one for each of the
      * four arrays. The other operations belong to the start: comparisons, arrays of the model and
      * of the state, numbers. */
@@ -281,12 +275,7 @@ static void uneven_parts_train_as_one(void **state)
     begin(&serial.d, 0, 1, NULL);
     train(&serial.d, &serial, 10);
     run_members(weighs);
-    for (int k = 0; k < MEMBERS; k++) {
-        assert_string_equal(members[k].message, "");
-        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
-        for (int i = 0; i < serial.n; i++)
-            assert_true(fabs(members[k].got[i] - serial.got[i]) <= 1e-12);
-    }
+    expect_same(serial.n, serial.got, 1e-12);
     fxi_dist_end(&serial.d);
 }
 
@@ -363,13 +352,7 @@ static void check_accumulation(accumulation a, int64_t operations, double most)
     run_members(accumulates);
     assert_int_equal(serial.n, 22);
     assert_true(serial.got[21] == (a.guarded > 0));
-    for (int k = 0; k < MEMBERS; k++) {
-        assert_string_equal(members[k].message, "");
-        assert_int_equal(members[k].n, serial.n);
-        assert_memory_equal(members[k].got, members[0].got, sizeof members[0].got);
-        for (int i = 0; i < serial.n; i++)
-            assert_true(fabs(members[k].got[i] - serial.got[i]) <= most);
-    }
+    expect_same(serial.n, serial.got, most);
     assert_int_equal(meeting.large, (STEPS - (a.guarded > 0)) / EACH);
     assert_int_equal(meeting.made, operations);
     fxi_dist_end(&serial.d);
@@ -432,11 +415,7 @@ static void gradients_travel_in_16_bits(void **state)
         weights = k == 1;
         run_members(sends_half);
         double worst = 0;
-        for (int r = 0; r < MEMBERS; r++) {
-            assert_string_equal(members[r].message, "");
-            assert_int_equal(members[r].n, GRADIENTS + 1);
-            assert_memory_equal(members[r].got, members[0].got, sizeof members[0].got);
-        }
+        expect_same(GRADIENTS + 1, NULL, 0);
         for (int i = 0; i < GRADIENTS; i++) {
             double sum = 0, magnitudes = 0, total = 0;
             for (int r = 0; r < MEMBERS; r++) {

@@ -7,6 +7,7 @@
 #include "evaluate.h"
 #include "semantics_check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "backends.h"
@@ -109,8 +110,10 @@ static void an_addition_in_the_product(void **state)
     static const char *const isa[] = {"base", "avx2", "avx512"};
     const int before = fx_num_threads();
     for (int s = 0; s < 3; s++) {
-        if (!fxi_cpu_simd_choose(isa[s]))
+        if (!fxi_cpu_simd_choose(isa[s])) {
+            printf("skipped: no %s on this machine\n", isa[s]);
             continue;
+        }
         fxi_reclaim_all();
         for (size_t c = 0; c < sizeof sizes / sizeof *sizes; c++) {
             FX_SCOPE;

@@ -168,8 +168,8 @@ static fxi_plan *plan_of(fx_array *x)
     return p;
 }
 
-/* Bit k: operand k, counted over all concatenations, is inside the output of its step. Also checks
- * the plan. */
+/* Bit k < 31: operand k, counted over all concatenations, is inside the output of its step. Also
+ * checks the plan. */
 static int inside(fx_array *x)
 {
     fxi_plan *p = plan_of(x);
@@ -181,9 +181,10 @@ static int inside(fx_array *x)
         const fxi_value *out = &p->values[s->out_value];
         for (int j = 0; j < s->nin; j++, k++) {
             const fxi_value *v = &p->values[s->in_value[j]];
-            bits |= (v->kind == FXI_VALUE_ARENA && v->offset >= out->offset &&
-                     v->offset + v->bytes <= out->offset + out->bytes)
-                    << k;
+            const bool is_inside = v->kind == FXI_VALUE_ARENA && v->offset >= out->offset &&
+                                   v->offset + v->bytes <= out->offset + out->bytes;
+            if (is_inside && k < 31)
+                bits |= 1 << k;
         }
     }
     char why[200];

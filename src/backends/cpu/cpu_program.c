@@ -176,16 +176,22 @@ static void add_call(builder *m, fxi_tile_fn loop, int to, int from)
 }
 
 /* ---- making: stretches ----------------------------------------------------------------------- */
+/* The walk over operand k; false if it is dense or a scalar. */
+static bool is_walked(const fxi_program_spec *s, int k, fxi_walk *w)
+{
+    const fx_tensor *t = &s->in[k];
+    if (fxi_cpu_is_scalar(t) || fxi_is_dense(t->ndim, t->shape, t->stride))
+        return false;
+    fxi_walk_init(w, t->ndim, t->shape, t->stride);
+    return true;
+}
+
 /* The number of neighbouring elements for which operand k has the same value; 0 if it is dense or a
  * scalar, or if neighbours differ. */
 static int64_t same_for(const fxi_program_spec *s, int k)
 {
-    const fx_tensor *t = &s->in[k];
     fxi_walk w;
-    if (fxi_cpu_is_scalar(t) || fxi_is_dense(t->ndim, t->shape, t->stride))
-        return 0;
-    fxi_walk_init(&w, t->ndim, t->shape, t->stride);
-    return w.stride[0] == 0 ? w.shape[0] : 0;
+    return is_walked(s, k, &w) && w.stride[0] == 0 ? w.shape[0] : 0;
 }
 
 /* Does operand k have one value in each stretch of this length? 0: there are no stretches. */
@@ -209,13 +215,11 @@ static int64_t period_of(const fxi_walk *w, int tile)
  * are, if it repeats so soon that it is laid out once, or if the stretches would be too short. */
 static int64_t together_for(const fxi_program_spec *s, int k)
 {
-    const fx_tensor *t = &s->in[k];
     fxi_walk w;
-    if (fxi_cpu_is_scalar(t) || fxi_is_dense(t->ndim, t->shape, t->stride))
-        return 0;
-    fxi_walk_init(&w, t->ndim, t->shape, t->stride);
-    return w.stride[0] == 1 && w.shape[0] >= LEAST_TOGETHER && !period_of(&w, FXI_TILE) ? w.shape[0]
-                                                                                        : 0;
+    return is_walked(s, k, &w) && w.stride[0] == 1 && w.shape[0] >= LEAST_TOGETHER &&
+                   !period_of(&w, FXI_TILE)
+               ? w.shape[0]
+               : 0;
 }
 
 /* Is operand k read in its own memory in each stretch of this length, instead of being gathered? */
