@@ -107,19 +107,29 @@ static const char *find_table(const char *text, size_t n, const char *key, char 
     return tables[i - 1];
 }
 
+static bool warned; /* that the file cannot be used: once, not for each key */
+
+/* Reads the value of a key, with the lock held. */
 static void read_preference(const char *key, char out[MAX_VALUE])
 {
+    const bool quiet = warned;
     char path[MAX_PATH];
     size_t n;
     fxi_toml_error error;
     *out = 0;
     char *text = file_of_project(path) ? read_file(path, &n) : NULL;
     if (!text) {
-        fx_message(1, "%s cannot be read (%s); preferences are ignored.", path, strerror(errno));
+        warned = true;
+        if (!quiet)
+            fx_message(1, "%s cannot be read (%s); preferences are ignored.", path,
+                       strerror(errno));
         return;
     }
     if (!find_table(text, n, key, out, &error)) {
-        fx_message(1, "%s, line %d: %s. Preferences are ignored.", path, error.line, error.text);
+        warned = true;
+        if (!quiet)
+            fx_message(1, "%s, line %d: %s. Preferences are ignored.", path, error.line,
+                       error.text);
         *out = 0;
     }
     fxi_free(text);
@@ -197,6 +207,7 @@ void fxi_preferences_reset(void)
     fxi_mutex_lock(&lock);
     for (preference *p = all; p; p = p->next)
         p->known = false;
+    warned = false;
     fxi_mutex_unlock(&lock);
 }
 

@@ -15,9 +15,6 @@
  */
 #include "dist_group.h"
 
-#include "c_text.h"
-#include "clock.h"
-#include "error.h"
 #include "memory.h"
 #include "preferences.h"
 
@@ -84,24 +81,16 @@ fx_status fxi_dist_choose(fx_dist *d, int64_t *io_code, char *why, size_t size)
         mine[EACH * k + 2] = lowest(d, wants && query(d, fxi_device_libraries[k].backend) != NULL);
     }
     mine[EACH * FXI_DIST_DEVICES] = d->group.rank == 0 ? *io_code : 0;
-    const fx_status status = fxi_dist_vote(d, EACH * FXI_DIST_DEVICES + 1, why, size);
+    const fx_status status = fxi_dist_vote(d, FXI_DIST_VOTES, why, size);
     for (int k = 0; k < FXI_DIST_DEVICES && status == FX_OK; k++)
         d->aware[k] = decide(d, k, most + EACH * k);
     *io_code = most[EACH * FXI_DIST_DEVICES];
     return status;
 }
 
-static int library_of(const char *backend)
-{
-    int k = 0;
-    while (k < FXI_DIST_DEVICES && !fxi_same_letters(fxi_device_libraries[k].backend, backend))
-        k++;
-    return k;
-}
-
 bool fxi_dist_aware(const fx_dist *d, const char *backend)
 {
-    const int k = library_of(backend);
+    const int k = fxi_device_library_of(backend);
     return k < FXI_DIST_DEVICES && d->aware[k];
 }
 
@@ -264,7 +253,8 @@ static fx_status ready(fx_dist *d, const fxi_dist_move *m, char *why, size_t siz
 
 static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
-    const int k = library_of(m->queue->backend), kind = m->what->kind == FX_COLLECTIVE_BROADCAST;
+    const int k = fxi_device_library_of(m->queue->backend),
+              kind = m->what->kind == FX_COLLECTIVE_BROADCAST;
     bool right = true;
     if (d->wrong[k])
         return move_copies(d, m, why, size);

@@ -96,12 +96,18 @@ fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size)
 
 /* ---- which steps ----------------------------------------------------------------------------- */
 
+int fxi_device_library_of(const char *backend)
+{
+    int k = 0;
+    while (k < FXI_DIST_DEVICES && !fxi_same_letters(fxi_device_libraries[k].backend, backend))
+        k++;
+    return k;
+}
+
 static const fxi_device_transport *library_for(const fx_dist *d, const char *backend)
 {
-    for (int k = 0; k < FXI_DIST_DEVICES; k++)
-        if (fxi_same_letters(fxi_device_libraries[k].backend, backend))
-            return d->devices[k];
-    return NULL;
+    const int k = fxi_device_library_of(backend);
+    return k < FXI_DIST_DEVICES ? d->devices[k] : NULL;
 }
 
 /* Takes a step only if the library computes it as the host does. NCCL adds 16-bit floats in 16

@@ -17,6 +17,10 @@ typedef struct fxi_device_library {
                                                 file, or is "off" */
 } fxi_device_library;
 extern const fxi_device_library fxi_device_libraries[FXI_DIST_DEVICES];
+/* The number of the library for a backend's devices; FXI_DIST_DEVICES: there is none. */
+int fxi_device_library_of(const char *backend);
+/* The most numbers of a vote: those of fxi_dist_choose. */
+enum { FXI_DIST_VOTES = 3 * FXI_DIST_DEVICES + 1 };
 
 /* Operations that a thread of the group runs beside the steps of a plan (dist_queue.c). */
 typedef struct fxi_dist_queue {
@@ -48,7 +52,7 @@ struct fx_dist {
     /* Buffers. A transport may write to them after a failure, so they are never freed. */
     void *in, *out, *statements;
     size_t in_bytes, out_bytes;
-    int64_t vote[8], votes[8];
+    int64_t vote[FXI_DIST_VOTES], votes[FXI_DIST_VOTES];
     bool told; /* the latest operation failed, on all members with the same message */
     fxi_dist_queue queue;
     FILE *progress; /* where each operation is noted; NULL: nowhere */

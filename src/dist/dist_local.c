@@ -62,17 +62,15 @@ static struct {
 
 static const fxi_device_transport *library_for(const char *backend)
 {
-    for (int k = 0; k < FXI_DIST_DEVICES; k++) {
-        if (!fxi_same_letters(fxi_device_libraries[k].backend, backend))
-            continue;
-        const char *file = fxi_trusted_variable(fxi_device_libraries[k].variable);
-        const bool off = file && strcmp(file, "off") == 0;
-        if (!opened[k].tried && !off)
-            opened[k].library = fxi_device_transport_find(fxi_device_libraries[k].plugin);
-        opened[k].tried = true;
-        return opened[k].library;
-    }
-    return NULL;
+    const int k = fxi_device_library_of(backend);
+    if (k == FXI_DIST_DEVICES)
+        return NULL;
+    const char *file = fxi_trusted_variable(fxi_device_libraries[k].variable);
+    const bool off = file && strcmp(file, "off") == 0;
+    if (!opened[k].tried && !off)
+        opened[k].library = fxi_device_transport_find(fxi_device_libraries[k].plugin);
+    opened[k].tried = true;
+    return opened[k].library;
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */

@@ -2,8 +2,6 @@
  * its own times. */
 #include "dist_group.h"
 
-#include "error.h"
-
 #include <math.h>
 
 typedef struct measurement {
@@ -49,8 +47,11 @@ static double measure(const char *op, fx_dist *d, int64_t n, int64_t runs, bool 
                          "%lld runs with %lld elements, expected at least 1 run and 1 to %d "
                          "elements",
                          (long long)runs, (long long)n, (int)FXI_EXCHANGE_MOST);
-    if (status == FX_OK && (d->group.size == 1 || !d->transport->measure))
+    if (status == FX_OK && d->group.size == 1)
         status = fx_fail(FX_STATUS_UNSUPPORTED, op, "one process moves no data");
+    if (status == FX_OK && !d->transport->measure)
+        status =
+            fx_fail(FX_STATUS_UNSUPPORTED, op, "%s: its plugin measures nothing", d->group.library);
     if (status != FX_OK)
         return NAN;
     status = fxi_dist_operation(d, &how, why, sizeof why);

@@ -160,11 +160,12 @@ static bool copy(walk *w, fxi_node *n)
     for (int32_t i = 0; in && i < n->nin; i++)
         in[i] = stand_in(w, n->in[i]);
     fxi_context *c = fxi_here();
+    const uint8_t before = c->grad;
     c->grad = n->grad;
     fxi_node *made = in ? fxi_node_new(c, (fx_op)n->op, (fx_dtype)n->dtype, n->ndim, n->shape,
                                        n->device, &n->attr, n->nin, in)
                         : NULL;
-    c->grad = FXI_GRAD_OF_OP;
+    c->grad = before;
     if (in != few)
         fxi_free(in);
     if (!made)

@@ -2,6 +2,7 @@
  */
 #include "entries_load.h"
 #include "memory.h"
+#include "object_types.h"
 #include "object_path.h"
 #include "tuples.h"
 #include "state_numbers.h"
@@ -12,19 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_sizes(const fx_array *a, const fx_array *b)
-{
-    bool same = fx_ndims(a) == fx_ndims(b);
-    for (int k = 0; k < fx_ndims(a) && same; k++)
-        same = fx_size(a, k) == fx_size(b, k);
-    return same;
-}
-
 /* fx_loadmodel would report a wrong size too, but without the name. */
 static fx_status check_size(const char *source, fxi_entries *to, const fxi_entry *key,
                             fx_array *found)
 {
-    if (same_sizes(found, key->array))
+    if (fxi_same_sizes(found, key->array))
         return to->status;
     char theirs[200], ours[200];
     fx_summary(found, theirs, sizeof theirs);
@@ -135,7 +128,7 @@ static void summarise(matching *m, fx_array *x, char text[SUMMARY])
 static void match(matching *m, const fxi_entry *key, const fxi_entry *found, int32_t capacity)
 {
     char ours[SUMMARY], theirs[SUMMARY], text[2 * SUMMARY + 40];
-    if (found && same_sizes(key->array, found->array)) {
+    if (found && fxi_same_sizes(key->array, found->array)) {
         m->pairs[m->n] = key->array;
         m->pairs[capacity + m->n++] = found->array;
         return;
@@ -225,7 +218,7 @@ bool fxi_entries_alike(fxi_entries *a, fxi_entries *b, int32_t except)
     bool alike = x && y && a->n == b->n - (left_out != NULL);
     for (int32_t i = 0, k = 0; alike && i < a->n; i++, k++) {
         k += y[k] == left_out;
-        alike = strcmp(x[i]->name, y[k]->name) == 0 && same_sizes(x[i]->array, y[k]->array);
+        alike = strcmp(x[i]->name, y[k]->name) == 0 && fxi_same_sizes(x[i]->array, y[k]->array);
     }
     fxi_free((void *)x);
     fxi_free((void *)y);

@@ -130,8 +130,10 @@ static void moments_of_all(const fx_batchnorm_layer *l, batch *b, fx_axes axes, 
     /* One process refuses a batch with one value per channel, because it has no variance. Here the
      * host does not know the total: the running statistics keep their values instead. */
     fx_array *enough = fx_gt(total, 1);
-    b->next_mean = fx_keep(fx_where(enough, moved(l->mean, l->momentum, mean, 1), l->mean));
-    b->next_var = fx_keep(fx_where(enough, moved(l->var, l->momentum, corrected, 1), l->var));
+    mean = moved(l->mean, l->momentum, mean, 1);
+    corrected = moved(l->var, l->momentum, corrected, 1);
+    b->next_mean = fx_keep(fx_where(enough, mean, fx_staged(l->mean)));
+    b->next_var = fx_keep(fx_where(enough, corrected, fx_staged(l->var)));
 }
 
 /* Computes x − μ and σ², from the batch or from the running statistics. *rest is the rounding error

@@ -33,10 +33,10 @@ typedef struct bucket {
     fx_device *device;
     fx_dtype type;
     int64_t bytes, n;
-    int64_t most;       /* a bucket with that many bytes is full */
-    bool exact;         /* the arrays must not be rounded when they are sent */
-    double weight;      /* of this member; negative: all have the same */
-    fx_array ***arrays; /* the list has memory for twice as many */
+    int64_t most;  /* a bucket with that many bytes is full */
+    bool exact;    /* the arrays must not be rounded when they are sent */
+    double weight; /* of this member; negative: all have the same */
+    fx_array ***arrays;
 } bucket;
 
 /* `inexact`: the number of elements at the start that are gradients, which may be rounded when they
@@ -107,28 +107,33 @@ static int64_t bytes_of(const fx_array *x)
 
 /* Moves the arrays that fill whole cache lines to the front. Their gradients can then be computed
  * inside the bucket, which saves copying them (plan/inside.c); after a bias of 10 numbers no array
- * could. The list has memory for twice as many arrays. */
-static void put_whole_lines_first(bucket *b)
+ * could. False if the allocation fails. */
+static bool put_whole_lines_first(bucket *b)
 {
-    const int64_t line = 64, width = (int64_t)fx_dtype_size(sum_type(b));
-    fx_array ***sorted = b->arrays + b->n;
+    const int64_t width = (int64_t)fx_dtype_size(sum_type(b));
+    fx_array ***sorted = fxi_malloc(((size_t)b->n + 1) * sizeof *sorted);
     int64_t n = 0;
+    if (!sorted)
+        return false;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < b->n; i++)
-            if ((fx_length(*b->arrays[i]) * width % line == 0) == (pass == 0))
+            if ((fx_length(*b->arrays[i]) * width % FXI_ARENA_ALIGN == 0) == (pass == 0))
                 sorted[n++] = b->arrays[i];
     memcpy(b->arrays, sorted, (size_t)n * sizeof *sorted);
+    fxi_free(sorted);
+    return true;
 }
 
 /* Averages a bucket and empties it. A bucket may have no arrays, only extra numbers. */
 static fx_status send(bucket *b, extras *r)
 {
     const int also = r->sent ? 0 : r->n;
+    if (!put_whole_lines_first(b))
+        return fxi_update_no_memory();
     fx_array **parts = fxi_malloc(((size_t)b->n + (size_t)also + 1) * sizeof(fx_array *));
     if (!parts)
         return fxi_update_no_memory();
     int n = 0;
-    put_whole_lines_first(b);
     for (int64_t i = 0; i < b->n; i++)
         parts[n++] = weighted(b, *b->arrays[i]);
     for (int i = 0; i < also; i++)
@@ -298,7 +303,7 @@ fx_status fxi_items_average(fxi_items *s, fx_array **io_guard, double observatio
         return FX_OK;
     bucket b = {.among = i >= 0 ? fxi_items_among(s, s->all[i].leaf) : s->among,
                 .most = full_at(distributed_bytes(s)),
-                .arrays = fxi_malloc(2 * ((size_t)s->n + 1) * sizeof *b.arrays)};
+                .arrays = fxi_malloc(((size_t)s->n + 1) * sizeof *b.arrays)};
     fx_array *flag = *io_guard ? flag_of(*io_guard) : NULL;
     extras r = {.all = s->nmeans ? s->means : &flag, .n = s->nmeans ? s->nmeans : flag != NULL};
     share f = {.weight = observations};
@@ -326,7 +331,7 @@ fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array *
         all += bytes_of(io_arrays[i]);
     bucket b = {.exact = true,
                 .most = full_at(all),
-                .arrays = fxi_malloc(2 * ((size_t)n + 1) * sizeof *b.arrays)};
+                .arrays = fxi_malloc(((size_t)n + 1) * sizeof *b.arrays)};
     extras none = {.n = 0};
     fx_status status = b.arrays ? FX_OK : fxi_update_no_memory();
     if (status == FX_OK && n > 0)

@@ -7,8 +7,6 @@
 #include "node_copy.h"
 #include "rules.h"
 
-struct fxi_context;
-
 /* The optimiser's state for one array. */
 typedef struct fxi_state_leaf {
     fx_object base;

@@ -149,10 +149,6 @@ fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size);
 typedef enum fxi_reading { FXI_READS_NOT, FXI_READS_IN_PLACE, FXI_READS_OTHERWISE } fxi_reading;
 fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_t out);
 
-/* Bytes. A cache line, and the widest vector register (AVX-512): no value shares a line with
- * another, except values inside the output of a concatenation. */
-enum { FXI_ARENA_ALIGN = 64 };
-
 /* A value that is computed inside another one. */
 typedef struct fxi_inside {
     int32_t value; /* the output of a concatenation; negative: it is inside none */

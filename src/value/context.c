@@ -454,11 +454,6 @@ static inline __attribute__((always_inline)) fx_array *new_array(fxi_context *c)
     return x;
 }
 
-fx_array *fxi_array_alloc(fxi_context *c)
-{
-    return new_array(c);
-}
-
 fx_array *fxi_array_take(fxi_node *n)
 {
     if (!n)

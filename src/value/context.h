@@ -171,9 +171,6 @@ bool fxi_send_home(fxi_node *n);
 void fxi_threads_lock(void);
 void fxi_threads_unlock(void);
 
-/* A handle without a node, owned by the innermost scope. NULL (recorded) if the allocation fails.
- */
-fx_array *fxi_array_alloc(fxi_context *c);
 /* A handle owned by the innermost scope; takes its own reference. fx_error_array if the allocation
  * fails. */
 fx_array *fxi_array_of(fxi_node *n);

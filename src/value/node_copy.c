@@ -2,7 +2,6 @@
  * makes them all, because an update of an optimiser consists of little else.
  */
 #include "node_copy.h"
-#include "error.h"
 #include "node_parts.h"
 
 int fxi_nodes_copy(fxi_context *c, int n, const fxi_copied_node *list, const fxi_node *like,

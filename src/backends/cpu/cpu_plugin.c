@@ -70,11 +70,8 @@ static double work(const fx_step *s)
  * with FX_ONEDNN=all. */
 enum {
     ONE_GROUP,
-    ONE_GROUP_AVX2,
-    COPIES,         /* one spatial axis without strides, two with, and AVX-512 */
-    FEWER_PRODUCTS, /* those of cpu_conv_winograd.c with AVX2 and AVX-512 */
     GROUPS,
-    GROUPS_STRIDED,
+    OURS, /* our own kernels are faster, whatever the number of channels */
     CLASSES,
     NEVER = 1 << 30
 };
@@ -85,45 +82,52 @@ static const struct {
      * convolution (6 to 16 channels) a training step took 1.32 ms with the plugin and 1.18 without.
      * The second pair is the first layer of a deep network. */
     [ONE_GROUP] = {{16, 16}, {1, 32}},
-    /* oneDNN 2.6 reaches 35 to 60 GF/s with AVX2, our own kernels 45 to 79: 3×3 with 64 channels
-     * takes 20 ms with the plugin and 12 without, with gradients 60 and 36; VGG is faster without,
-     * too. */
-    [ONE_GROUP_AVX2] = {{NEVER, NEVER}, {NEVER, NEVER}},
-    /* The copies into channels-last order and back take longer than the plugin gains. One axis: a
-     * gradient of 5 taps, 64 channels, 1024 positions and 16 images takes 9.3 ms, with the plugin
-     * 10.0, and on two threads 4.5 and 5.2; 3 taps and 256 channels take 21.4 and 28.0 ms. Of seven
-     * sizes, only 16 channels were faster with the plugin, on one thread (2.8 and 2.5 ms).
-     * Strides: of 16 sizes with 2×2 to 7×7 taps, the gradients are faster by 1 to 36 % (on two
-     * threads by 2 to 52 %), and one value is slower (2.2 ms; 1.9 with the plugin). */
-    [COPIES] = {{NEVER, NEVER}, {NEVER, NEVER}},
-    /* With AVX-512 a prediction of VGG takes 20 ms, and with the plugin 26; a recorded training
-     * step 86 and 91. If the plugin gets the gradients of weights, the step takes 92: they need
-     * copies into another order. */
-    [FEWER_PRODUCTS] = {{NEVER, NEVER}, {NEVER, NEVER}},
-    /* The copies into channels-last order and back take longer than the plugin gains. */
-    [GROUPS] = {{NEVER, NEVER}, {NEVER, NEVER}},
-    [GROUPS_STRIDED] = {{1, 1}, {1, 1}}};
+    [GROUPS] = {{1, 1}, {1, 1}},
+    [OURS] = {{NEVER, NEVER}, {NEVER, NEVER}}};
 
-/* Our own kernels have no instructions for BFloat16, so with groups or with AVX2 the plugin gets
- * those convolutions too. The gradient of x with strides, a transposed convolution, takes the
- * plugin 7.4 ms with AVX2, and our kernels 9.3 (4×4, stride 2, 64 channels). */
+/* Is one group of the step faster with our own Float32 kernels, whose instruction set is `set`?
+ *
+ * AVX2: oneDNN 2.6 reaches 35 to 60 GF/s, our kernels 45 to 79: 3×3 with 64 channels takes 20 ms
+ * with the plugin and 12 without, with gradients 60 and 36; VGG is faster without, too. The
+ * gradient of x with strides, a transposed convolution, takes the plugin 7.4 ms, and our kernels
+ * 9.3 (4×4, stride 2, 64 channels).
+ *
+ * AVX-512: the copies into channels-last order and back take longer than the plugin gains. One axis
+ * without strides: a gradient of 5 taps, 64 channels, 1024 positions and 16 images takes 9.3 ms,
+ * with the plugin 10.0, and on two threads 4.5 and 5.2; 3 taps and 256 channels take 21.4 and 28.0
+ * ms. Of seven sizes, only 16 channels were faster with the plugin, on one thread (2.8 and 2.5 ms).
+ * Two axes with strides: of 16 sizes with 2×2 to 7×7 taps, the gradients are faster by 1 to 36 %
+ * (on two threads by 2 to 52 %), and one value is slower (2.2 ms; 1.9 with the plugin). */
+static bool is_ours(const fx_conv_attr *a, bool strided, const char *set)
+{
+    if (strided && a->kind == FX_CONV_DATA)
+        return false;
+    return strcmp(set, "avx2") == 0 ||
+           (strcmp(set, "avx512") == 0 && a->spatial == (strided ? 2 : 1));
+}
+
+/* Our own kernels have no instructions for BFloat16, so the plugin gets those convolutions with
+ * groups or with AVX2 too. */
 static int class_of(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
     const bool half = s->out.dtype == FX_DTYPE_BF16;
+    const char *set = fxi_cpu_simd()->name;
     bool strided = false;
     for (int d = 0; d < a->spatial; d++)
         strided |= a->stride[d] > 1;
+    /* Without strides, the copies into channels-last order and back take longer than the plugin
+     * gains. */
     if (a->groups > 1)
-        return half || (strided && !fxi_cpu_conv_reads_in_place(s)) ? GROUPS_STRIDED : GROUPS;
-    const char *set = fxi_cpu_simd()->name;
-    if (!half && strcmp(set, "base") != 0 && fxi_cpu_conv_multiplies_less(s))
-        return FEWER_PRODUCTS;
-    const bool ours = !half && !(strided && a->kind == FX_CONV_DATA);
-    if (ours && strcmp(set, "avx2") == 0)
-        return ONE_GROUP_AVX2;
-    const bool copies = a->spatial == (strided ? 2 : 1);
-    return ours && copies && strcmp(set, "avx512") == 0 ? COPIES : ONE_GROUP;
+        return half || (strided && !fxi_cpu_conv_reads_in_place(s)) ? GROUPS : OURS;
+    if (half)
+        return ONE_GROUP;
+    /* With AVX-512 a prediction of VGG takes 20 ms, and with the plugin 26; a recorded training
+     * step 86 and 91. If the plugin gets the gradients of weights, the step takes 92: they need
+     * copies into another order. */
+    if (strcmp(set, "base") != 0 && fxi_cpu_conv_multiplies_less(s))
+        return OURS;
+    return is_ours(a, strided, set) ? OURS : ONE_GROUP;
 }
 
 static bool wide(const fx_step *s)
