@@ -9,7 +9,6 @@
 #include "c_text.h"
 
 #include "memory.h"
-#include "node.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -217,9 +216,11 @@ static const char *sizes_text(int ndims, const int64_t *sizes, char text[SUMMARY
 static bool sizes_overflow(const fx_type *type, int ndims, const int64_t *sizes)
 {
     char text[SUMMARY_TEXT];
-    return !fxi_sizes_fit(FX_DTYPE_F32, ndims, sizes) &&
-           !fxi_layer_fail(type, "a weight of size %s is too large",
-                           sizes_text(ndims, sizes, text));
+    double bytes = 4;
+    for (int i = 0; i < ndims; i++)
+        bytes *= (double)sizes[i];
+    return bytes >= 0x1p59 && !fxi_layer_fail(type, "a weight of size %s is too large",
+                                              sizes_text(ndims, sizes, text));
 }
 
 /* Refuses an array. */

@@ -4,7 +4,6 @@
  * its element type. Both broadcast against the input from the first axis on.
  */
 #include "nn_layer.h"
-#include "object_types.h"
 
 #include <inttypes.h>
 
@@ -32,6 +31,14 @@ static void *scale_forward(void *self, int n, void *const *args)
     return fx_keep(fxi_activate(l->act, l->bias ? fx_add(y, l->bias) : y));
 }
 
+static bool same_sizes(fx_array *a, fx_array *b)
+{
+    bool same = fx_ndims(a) == fx_ndims(b);
+    for (int i = 0; i < fx_ndims(a) && same; i++)
+        same = fx_size(a, i) == fx_size(b, i);
+    return same;
+}
+
 static bool scale_bias(const fx_type *type, const fx_scale_args *a, fx_scale_layer *l)
 {
     char want[100], got[100];
@@ -42,7 +49,7 @@ static bool scale_bias(const fx_type *type, const fx_scale_args *a, fx_scale_lay
         for (int i = 0; i < fx_ndims(l->scale); i++)
             sizes[i] = fx_size(l->scale, i);
         l->bias = fxi_full(fx_eltype(l->scale), 0, fx_ndims(l->scale), sizes);
-    } else if (fxi_same_sizes(l->bias, l->scale))
+    } else if (same_sizes(l->bias, l->scale))
         l->bias = fx_cast(l->bias, fx_eltype(l->scale));
     else {
         fx_summary(l->scale, want, sizeof want);

@@ -12,7 +12,6 @@
 
 #include "array_of_text.h"
 #include "memory.h"
-#include "object_types.h"
 #include "predictor_parts.h"
 
 static const char *const OP = "load";
@@ -108,12 +107,20 @@ static int64_t find_name(void *file, const char *name, int64_t n)
     return -1;
 }
 
+static bool same_sizes(const fx_array *a, const fx_array *b)
+{
+    bool same = fx_ndims(a) == fx_ndims(b);
+    for (int k = 0; k < fx_ndims(a) && same; k++)
+        same = fx_size(a, k) == fx_size(b, k);
+    return same;
+}
+
 /* Finds the array of the file with this name for x, an array of the model. */
 static void take_named(filling *f, fx_array *x, const char *name)
 {
     const int64_t i = find_array(f, name, f->at);
     fx_array *found = i >= 0 ? fx_child(f->file, i) : NULL;
-    if (!found || !fx_is_array(found) || !fxi_same_sizes(found, x)) {
+    if (!found || !fx_is_array(found) || !same_sizes(found, x)) {
         char have[100] = "there is none", want[100];
         fx_summary(x, want, sizeof want);
         if (found && fx_is_array(found))
