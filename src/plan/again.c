@@ -97,9 +97,9 @@ static bool add_leaf(fxi_again *a, int r)
     return true;
 }
 
-/* Finds the instructions and leaves of the expression: against the order of the program, so that an
- * instruction is visited after its readers. `deep`: stored values of full size are computed again
- * too; else they are leaves. */
+/* Finds the instructions and leaves of the expression, from the last instruction to the first, so
+ * that an instruction is visited after its readers. `deep`: stored values of full size are computed
+ * again too; else they are leaves. */
 static bool find_expression(fxi_again *a, bool deep)
 {
     const fx_step *s = &a->p->steps[a->made];

@@ -59,10 +59,11 @@ static inline bool fxi_is_number(const fx_tensor *t)
 
 /* The functions below return −1, NULL or false if an allocation fails. */
 
-/* Also if no process can have so many bytes; p->too_large says how many, then. */
+/* Returns −1 also if no process can have so much memory, and then sets p->too_large to `bytes`. */
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);
 int32_t fxi_add_literal(fxi_plan *p,
-                        fxi_plan_literal literal); /* also adds a value for it, and returns that */
+                        fxi_plan_literal literal); /* also adds a value for it and returns the
+                                                      number of that value */
 
 /* Sets the precision allowed for the product that a step computes, if it computes one. */
 static inline void fxi_set_precision(const fxi_builder *b, fx_step *s)
@@ -115,8 +116,8 @@ bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to);
 /* ---- layouts (layout.c) ---- */
 
 /* Does the backend want the first pending convolution of g that is not a matrix product in
- * channels-last order? In that order the channels are first in memory, so no reduced axis of an
- * activation is before them. */
+ * channels-last order? Then row.c makes no rows around kept axes and no columns: row steps read
+ * column-major operands (fxi_plain_place), so the activations would be copied. */
 bool fxi_runs_channels_last(const fxi_planner *how, const fxi_graph *g);
 /* Adds a conv or pool node as a channels-last step if the backend wants that; *out_done: whether it
  * did. */

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Steps have the numbers that they have before order_steps. */
+/* Step numbers in this struct are positions before order_steps. */
 typedef struct donation {
     bool *last;       /* per step: it runs after all others, because it overwrites their input */
     int32_t *taken;   /* per leaf value: 1 + the step that overwrites it; 0: none */

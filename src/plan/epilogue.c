@@ -42,7 +42,8 @@ static bool is_activation(uint8_t op)
     return op == FX_OP_RELU || op == FX_OP_TANH || op == FX_OP_SIGMOID;
 }
 
-/* The axis of output channels: rows of a product, the last but one of a convolution (W×H×C×N). */
+/* The axis of output channels: the rows of a product, the second to last axis of a convolution
+ * (W×H×C×N). */
 static int channel_axis(const fx_step *m)
 {
     return m->op == FX_OP_MATMUL ? 0 : m->out.ndim - 2;
@@ -104,9 +105,9 @@ static int output_of(const fx_step *e, int r)
     return r == e->nin + own->program.n - 1 ? -1 : -2;
 }
 
-/* Can M's epilogue apply op with this operand? Products with tensors stay in elementwise steps:
- * most are parts of longer gradients, which would be torn apart. Values of channels do not belong
- * to gradients, and the CPU's convolutions apply them while the result is in the cache. */
+/* Can M's epilogue apply op with this operand? Multiplications by tensors stay in elementwise
+ * steps: most are parts of longer gradients, which would be divided. One value for each channel is
+ * not part of a gradient, and the CPU's convolutions apply it while the result is in the cache. */
 static bool applies(const fxi_planner *how, const fx_step *m, uint8_t op, const fx_tensor *operand)
 {
     const bool number = fxi_is_number(operand);
@@ -135,7 +136,7 @@ static bool fits(const fxi_planner *how, const fx_step *m, const fx_step *e, int
            translate(m, e, *out_operand, &t);
 }
 
-/* Follows the product through E up to a value that is stored. */
+/* Follows the product through the instructions of E to the first value that E stores. */
 static bool find_chain(const fxi_planner *how, const fx_step *m, const fx_step *e, int32_t product,
                        chain *out)
 {
@@ -495,7 +496,7 @@ bool fxi_settle_epilogues(const fxi_planner *how, fxi_plan *p)
 {
     fx_status status = FX_OK;
     for (int32_t i = 0; how->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
-        /* The step that add_rest inserts after step i has no epilogue, so the loop passes over it.
+        /* The step that add_rest inserts after step i has no epilogue, so the loop skips it.
          */
         if (fx_step_has_epilogue(&p->steps[i]))
             status = settle(how, p, i);

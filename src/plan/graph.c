@@ -151,8 +151,8 @@ static inline uint64_t *write_sizes(uint64_t *w, const fxi_node *n)
     return w + n->ndim;
 }
 
-/* The number of an input, counted as a use. Inputs have numbers, so the mark of the walk is not
- * compared again. */
+/* Returns the number of an input and counts the use. All inputs have numbers by now, so the mark of
+ * the walk is not compared again. */
 static inline uint64_t use(const fxi_graph *g, int32_t *uses, uint32_t owner, const fxi_node *in)
 {
     const uint64_t id = in->owner == owner ? in->id : (uint64_t)foreign_number(g, in);
@@ -342,7 +342,8 @@ static frame frame_of(const frame *consumer, fxi_node *n)
 static inline fx_status finish_top(fxi_context *c, fxi_graph *g, const frame *top)
 {
     fxi_node *n = top->node;
-    /* Most nodes are pending. One that may be read and is not a move passes the checks below. */
+    /* Most nodes are pending nodes of this thread. Unless they are stale or transfers, they need
+     * none of the checks below. */
     if (!n->data && n->owner == c->id && !n->stale && !is_transfer(n))
         return finish_pending(c, g, n);
     const fx_status s = check_node(c, n);
@@ -486,9 +487,9 @@ static inline uint64_t mix(uint64_t h, uint64_t word)
     return ((h << 5 | h >> 59) ^ word) * 0xFF51AFD7ED558CCDull;
 }
 
-/* A multiply and a rotation per word, in four independent chains: one chain would wait for each
- * multiplication. The hash only finds the bucket; the cache compares whole keys, so collisions cost
- * time and are never wrong. */
+/* One multiplication and one rotation for each word, in four independent chains: a single chain
+ * would wait for each multiplication. The hash only finds the bucket; the cache compares whole
+ * keys, so collisions cost time and are never wrong. */
 static uint64_t hash_words(const uint64_t *w, uint32_t n)
 {
     uint64_t a = 0x9E3779B97F4A7C15ull ^ n, b = 1, c = 2, d = 3;
@@ -544,8 +545,8 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
         g->key[g->nkey++] = (uint64_t)(uint32_t)g->outputs[i] | (uint64_t)(uint32_t)g->donors[i]
                                                                     << 32;
     const uint64_t precision = g->multiplies ? g->precision : 0;
-    /* The address of a device is a multiple of 8, so its low 3 bits hold the mode. Precision counts
-     * only for graphs with products: other plans serve every precision. */
+    /* The address of a device is a multiple of 8, so its low 3 bits can hold eager mode and the
+     * precision. The precision is 0 without products: such a plan serves every precision. */
     g->key[g->nkey++] = (uint64_t)(uintptr_t)g->device | g->eager | precision << 1;
     g->hash = hash_words(g->key, g->nkey);
     return FX_OK;
@@ -553,7 +554,7 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
 
 /* ---- consumers ------------------------------------------------------------------------------- */
 
-/* Counts the consumers of each node, makes start positions of the counts, then fills in the list.
+/* Counts the consumers of each node, turns the counts into start positions, then fills in the list.
  * Counts are stored two entries further on, because filling advances each start to its end. */
 bool fxi_graph_consumers(const fxi_graph *g, fxi_consumers *out)
 {

@@ -24,8 +24,7 @@ enum { FXI_LEAF_STRIDED = 1, FXI_LEAF_BORROWED = 2, FXI_LEAF_UNALIGNED = 4 };
 /* A node that the walk has entered and not finished. */
 typedef struct fxi_frame {
     fxi_node *node;
-    fx_device *device; /* device on which its consumer runs; NULL: the device of the other values of
-                          the graph */
+    fx_device *device; /* device on which its consumer runs; NULL: that of the graph */
     int32_t next;      /* the next input to visit */
 } fxi_frame;
 

@@ -18,7 +18,8 @@
  * registers.
  *
  * Rejected: computing cheap producers again in each group that needs them. It saves a store now and
- * then, but makes the result depend on the order of the nodes. Measurements: docs/design/0004.
+ * then, but makes the result depend on the order of the nodes. (again.c does so later, on the list
+ * of steps.) Measurements: docs/design/0004.
  */
 #include "group.h"
 #include "literal.h"
@@ -249,8 +250,8 @@ static bool is_free(const grouping *s, int32_t id)
 }
 
 /* Marks the nodes between the roots a and b that must be computed before b. False if one of them is
- * not a member of group b, a leaf, a literal or a view, or if one of these views reads group a: the
- * view would come before the merged group, which computes the value that the view reads. */
+ * neither a member of group b nor a leaf, a literal or a view, or if one of these views reads group
+ * a: the view would come before the merged group, which computes the value that the view reads. */
 static bool can_advance(grouping *s, int32_t a, int32_t b)
 {
     const int32_t from = s->at[a];

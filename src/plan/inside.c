@@ -6,19 +6,20 @@
  * computed where the concatenation would copy it to. Examples are the gradients of a bucket that
  * is sent to other processes, and the outputs of a recurrent layer.
  *
- * Only for devices that share the host's memory: on the others a copy is a launch, prepared before
- * the values have their places.
+ * Only for the library's own CPU backend (fxi_planner.is_cpu), whose CONCAT steps skip such
+ * operands. On a GPU a copy is a launch, which is prepared before the values have their places.
  */
 #include "plan.h"
 
 #include <string.h>
 
-/* In place of the number of a value. COPIED: it is an operand twice, or an operand that does not
- * fit, so another operand that is the same value does not go inside either. */
+/* fxi_inside.value of a value that is inside no output. COPIED: it is an operand twice, or an
+ * operand that does not fit; then no other operand with the same value is computed inside either.
+ */
 enum { NOWHERE = -1, COPIED = -2 };
 
-/* Has the output all of operand k in one piece, `skip` bytes after its beginning, aligned as the
- * values of the arena are? */
+/* Can operand k be computed `skip` bytes after the beginning of the output? It must be a whole
+ * dense value, and aligned as the values of the arena are. */
 static bool is_one_piece(const fxi_plan *p, const fx_step *s, int k, int64_t skip)
 {
     const fx_tensor *t = &s->in[k];
@@ -27,7 +28,7 @@ static bool is_one_piece(const fxi_plan *p, const fx_step *s, int k, int64_t ski
            bytes == p->values[s->in_value[k]].bytes && fxi_is_dense(t->ndim, t->shape, t->stride);
 }
 
-/* Are the operands of step i neighbours in its output? */
+/* Is step i a concatenation whose operands are each contiguous in its output? */
 static bool joins(const fxi_plan *p, int32_t i)
 {
     const fx_step *s = &p->steps[i];
@@ -65,8 +66,8 @@ bool fxi_find_inside(const fxi_plan *p, fxi_inside *inside)
     bool any = false;
     for (int32_t v = 0; v < p->nvalues; v++)
         inside[v].value = NOWHERE;
-    /* From the last step to the first: the output of a concatenation that is itself inside another
-     * one has no values inside. Otherwise an offset could depend on a chain of any length. */
+    /* From the last step to the first. The output of a concatenation that is itself inside another
+     * output contains no values: otherwise an offset could depend on a chain of any length. */
     for (int32_t i = p->nsteps - 1; i >= 0; i--)
         if (joins(p, i) && inside[p->steps[i].out_value].value < 0)
             any |= find_operands(p, i, inside);

@@ -2,9 +2,10 @@
  *
  * Every value is column-major, W×H×C×N with W fastest. The exception: a backend may ask for
  * convolutions and pooling with C fastest (channels last), because the vendors' kernels are about
- * twice as fast with it. The output of a channels-last step stays in that order. Elementwise steps
- * and reductions whose full-size operands are channels last are written with their axes in memory
- * order (C, W, H, N). In that order the operands are dense, so kernels need no code for layouts.
+ * twice as fast in that order. The output of a channels-last step stays in that order. Elementwise
+ * steps and reductions whose full-size operands are channels last are written with their axes in
+ * memory order (C, W, H, N). In that order the operands are dense, so kernels need no code for
+ * layouts.
  *
  * Copies are made only where the two orders meet: at the input of the first channels-last step,
  * where a step needs column-major memory (a reshape before a Dense layer), and for results of the

@@ -11,8 +11,8 @@
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Processes on today's processors have at most 2^47 bytes of addresses. With this limit, sums of
- * sizes do not overflow, neither in the planner nor in the kernels of backends. */
+/* A process on x86-64 has 2^47 bytes of addresses, so larger values are refused. With this limit,
+ * sums of sizes do not overflow, neither in the planner nor in the kernels of backends. */
 static const int64_t most_bytes = INT64_C(1) << 47;
 
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes)
@@ -155,9 +155,9 @@ bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
     return fxi_is_dense(n->ndim, n->shape, out->stride) || copied_place(b, id, out);
 }
 
-/* Operand i of attention: q, k, v or gy is dense, or a view if the kernel can load 16 bytes of
- * neighbouring features at a time, otherwise a dense copy; the mask, Bool, is any view
- * (fx_attention_step). */
+/* Operand i of attention. q, k, v and gy may be views if the kernel can load 16 bytes of
+ * neighbouring features at a time, otherwise they are copied. The mask, which is Bool, may be any
+ * view. All others must be dense (fx_attention_step). */
 static bool attention_place(fxi_builder *b, int32_t id, int i, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
@@ -337,7 +337,7 @@ bool fxi_lower(fxi_builder *b, int32_t id)
         const int k = cls == FX_CLASS_COLLECTIVE ? n->nin - 1 - i : i;
         fxi_set_input(s, i, n->in[k], &in[k]);
     }
-    /* The step knows only the number of its stream; each run brings the seed and the counter. */
+    /* The step stores only the number of its stream; each run provides the seed and the counter. */
     if (ok && n->op == FX_OP_RANDOM)
         s->as.generator.stream = b->g->slot[id];
     ok = ok && fxi_set_output(b, s, n, &b->places[id]);

@@ -3,8 +3,8 @@
  * Instructions are ordered by pass: first those that compute values of the row, then those that
  * compute its elements. A member whose operands are all values of the row, and that is needed only
  * inside, is computed once for each row, not for each element. Elements are computed in the first
- * pass that reads them, not in the first pass that could compute them: a backend keeps what a later
- * pass reads for a whole row, and it keeps the operands of the row step anyway.
+ * pass that reads them, not in the first pass that could compute them: a backend stores a whole row
+ * of every value that a later pass reads, but the operands of the row step are in memory anyway.
  *
  * Aliases name the register of the value that they rename. So do twins: members that compute the
  * same as an earlier member. Gradients often repeat sums of the row that the forward computation
@@ -182,7 +182,7 @@ static int stage(const row_group *q, int m)
 }
 
 /* Sorts the members by stage. Insertion sort: it is stable, so operands stay before their users,
- * and there are at most 72 members. */
+ * and there are at most FXI_ROW_ALL members. */
 static void order_members(row_group *q)
 {
     for (int i = 1; i < q->nmembers; i++)

@@ -3,8 +3,8 @@
  * The gradient of attention needs the logarithms of the sums of exponentials. If one plan computes
  * the result and the gradient, the forward step has the logarithms in registers and stores them, so
  * the scores are not computed a second time. A forward pass that is evaluated alone stores no
- * logarithms. The gradient of q and that of k and v have the scores and the gradients of α in
- * common; some devices compute all three in one step.
+ * logarithms. The gradient of q and the gradients of k and v need the same scores and the same
+ * gradients of the softmax; some devices compute all three in one step.
  *
  * A merged step is at the position of the first of the two, whose operands are the same values.
  * The other output is computed earlier than without merging, so no reader comes too early.
@@ -41,7 +41,7 @@ static bool same_scores(const fx_step *f, const fx_step *s)
            a->scale == b->scale && same_operands(f, s, 2) && same_mask(f, s);
 }
 
-/* Gives a step the output of another one as its second. Frees the other. */
+/* Makes the output of step `from` the second output of step `to`. Frees `from`. */
 static void take_output(fx_step *to, fx_step *from)
 {
     fx_more_outputs *more = &to->as.attention.more;

@@ -1,4 +1,4 @@
-/* merge_pads.c: paddings of several axes with one number become one step.
+/* merge_pads.c: on the CPU, paddings of several axes with one number become one step.
  *
  * fx_pad pads one axis, so a border around a matrix is two operations, of which each would read and
  * write the whole matrix. The outer step takes the operand of the inner one if nothing else reads

@@ -2,8 +2,8 @@
  * never needed at the same time share memory.
  *
  * One pass over the steps with a list of free gaps. An output takes the smallest gap that holds it
- * (best fit). The bytes of a value become a gap when its last reader has run. The first output of
- * an elementwise or row step takes over the bytes of an input that no later step reads, if it may
+ * (best fit). The bytes of a value become a gap when its last reader has run. The main output of an
+ * elementwise or row step takes over the bytes of an input that no later step reads, if it may
  * write over that input (in_place.c). The work space of a step is taken after its outputs and freed
  * with the values that end there, so it shares bytes with no operand of the step. Gaps are sorted
  * and merged; as long as there are few, the time is linear in the number of steps.

@@ -3,14 +3,17 @@
  * Every node gets a place: a value with an offset and strides. A movement (reshape, slice, …) costs
  * nothing if strides can express it and the backend takes strides (view.c); otherwise a copy makes
  * the elements dense first. All other nodes become steps (lower.c), and elementwise steps that
- * follow a product are moved into it (epilogue.c). Outputs get buffers of their own, or take over
+ * follow a product are moved into it (epilogue.c). Results get buffers of their own, or take over
  * the memory of the values that they replace (donate.c). All other values are placed in the arena
  * (place.c).
  *
  * The backend may refuse a fused step, for example because its kernel needs more registers or local
  * memory than the device has. The graph is then planned again without row steps, and if that fails
  * too, with one step for each node. So an operation that the device cannot compute is reported
- * before any step has run.
+ * before any step has run. The rules that fuse nodes and steps have numbers: 1 elementwise groups,
+ * 2 with a reduction (group.c), 3 row steps (row.c), 4 epilogues (epilogue.c), 5 one program over
+ * many tensors (foreach.c), 6 literals (literal.c), 7 small reductions (foreach_reduce.c), 8 values
+ * computed again (again.c).
  */
 #include "literal.h"
 #include <cflux/backend.h>
@@ -90,10 +93,10 @@ static bool reads_borrowed(const fxi_builder *b, int32_t id)
     return b->g->nodes[id]->data->buffer->borrowed;
 }
 
-/* Gives output k memory that outlives the run. Three kinds of output are copied: literals; views of
- * borrowed memory, whose owner may free it after the evaluation; and views of less than half of a
- * value, which would keep the whole value alive. Channels-last results are copied into column-major
- * order, which programs see. */
+/* Gives output k memory that outlives the run. Four kinds of output are copied: literals; views of
+ * borrowed memory, whose owner may free it after the evaluation; views of less than half of a
+ * value, which would keep the whole value alive; and channels-last values, because programs expect
+ * column-major order. */
 static bool settle_output(fxi_builder *b, int32_t k)
 {
     fxi_plan *p = b->p;
@@ -180,7 +183,7 @@ static bool note_counted(fxi_plan *p)
     return ok;
 }
 
-/* Copies the key, because the graph's memory is used again for the next evaluation. */
+/* Copies the key, because the next evaluation overwrites that of the graph. */
 static bool keep_key(fxi_plan *p, const fxi_graph *g)
 {
     p->key = fxi_malloc((size_t)g->nkey * sizeof *p->key);
@@ -232,7 +235,7 @@ static fx_status prepare(fxi_builder *b, bool *out_refused)
     return FX_OK;
 }
 
-/* All steps at once, so that a backend can compile their kernels together. */
+/* Compiles all steps at once, so that a backend can compile their kernels together. */
 static fx_status compile(const fxi_builder *b, bool *out_refused)
 {
     fxi_plan *p = b->p;

@@ -79,8 +79,10 @@ struct fxi_plan {
     int32_t nsteps, step_capacity;
     fxi_value *values;
     int32_t nvalues, value_capacity;
-    int64_t stored_bytes; /* of the values that plans store; all together, not at once */
-    int64_t too_large;    /* bytes of a value that no process can have; then building fails */
+    int64_t stored_bytes; /* sum of all arena values, also of those that never exist at the same
+                             time; building fails if it is too large */
+    int64_t too_large;    /* bytes of the value with which the plan became too large for any
+                             process; building fails then. 0: none */
     fxi_plan_literal *literals;
     int32_t nliterals, literal_capacity;
     fxi_result *results; /* per output of the graph */

@@ -26,7 +26,8 @@ typedef struct fxi_planner {
     int64_t work_guard;
     /* Does the device prefer channels last for this conv or pool step? NULL: never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
-    /* Does the device prefer this step with all gradients of attention to two? NULL: never. */
+    /* Does the device prefer this step, which computes all gradients of attention, to two steps?
+     * NULL: never. */
     bool (*attention)(fx_device *device, const fx_step *step);
     /* Does the backend run this collective step? NULL: never. */
     bool (*collective)(fx_device *device, const fx_step *step);
@@ -41,8 +42,8 @@ typedef struct fxi_planner {
      * plans run step by step. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
     void (*plan_release)(fx_device *device, fx_plan *plan); /* NULL only if `plan_prepare` is */
-    /* Called with the reason why the new value of n does not take over the memory of the old one.
-     * NULL: no report. */
+    /* Called with a new value n and the reason why it does not take over the memory of the value
+     * that it replaces. NULL: no report. */
     void (*denied)(const fxi_node *n, const char *why);
 } fxi_planner;
 

@@ -101,9 +101,9 @@ static bool reduces_rows(const fxi_row_search *s, const fxi_node *n)
     return fits(s, run[OUTER] > 1 ? run[TERMS] : 0, run[KEPT], row);
 }
 
-/* Like reduces_rows, but false for columns. A step that reads columns once, block by block, takes
- * longer than reductions that walk memory in order: so it must save passes, and its values must be
- * expanded. */
+/* Like reduces_rows, but false for columns. A step that reads columns, block by block, takes longer
+ * than reductions that walk memory in order. So it is made only if its values are expanded
+ * (find_seeds), which saves passes. */
 static bool reduces_pieces(const fxi_row_search *s, const fxi_node *n)
 {
     int64_t run[RUNS];
@@ -502,8 +502,9 @@ static void mark_pairs(const fxi_row_search *s, int32_t *reach, bool *seeds)
 /* Marks nodes of three kinds: those whose value is expanded, itself or after elementwise operations
  * of the same shape; reductions whose result an elementwise operation reads together with nothing
  * but literals and expanded values; and reductions that share an operand. A reduction that is not
- * marked starts no row step, although it may join one. Without this test, in a program that adds up
- * many sums, each of them would collect the others, only to find that they combine nothing. */
+ * marked starts no row step, although it may join one. Without this test, each sum of a program
+ * that adds up many sums would collect the others, and the step would then be rejected
+ * (fxi_row_combines). */
 static bool *find_seeds(const fxi_row_search *s)
 {
     const fxi_graph *g = s->g;

@@ -1,8 +1,9 @@
 /* row.h: which nodes are computed together row by row, e.g. those of softmax and layer norm. A row
- * is the elements that a reduction reduces to one. If kept axes are between its reduced axes, it is
- * a row around kept axes, and consists of contiguous pieces: in batch norm a row is one channel,
- * and a piece is this channel of one image. If kept axes are first in memory, a row is a column:
- * its elements are apart from each other, and neighbours in memory belong to neighbouring rows. */
+ * consists of the elements that a reduction combines into one value. If kept axes are between its
+ * reduced axes, it is a row around kept axes, and consists of contiguous pieces: in batch norm a
+ * row is one channel, and a piece is this channel of one image. If kept axes are first in memory, a
+ * row is a column: its elements are apart from each other, and neighbours in memory belong to
+ * neighbouring rows. */
 #ifndef CFLUX_ROW_H
 #define CFLUX_ROW_H
 
@@ -22,7 +23,7 @@ enum {
     FXI_ROW_LONG = 4 << 20,   /* the same, for devices that divide a row between groups */
     FXI_ROW_AROUND = 1 << 20, /* the same, if there are at least FXI_ROW_PIECE rows: a row stays in
                                  the second-level cache */
-    FXI_ROW_PIECE = 16,       /* the fewest contiguous elements of a row around kept axes, and the
+    FXI_ROW_PIECE = 16,       /* the fewest elements of a piece of a row around kept axes, and the
                                  fewest rows for FXI_ROW_AROUND */
     FXI_ROW_COLUMN = 512, /* bytes of a column, so that a block of columns stays in the second-level
                              cache */
@@ -53,8 +54,8 @@ typedef struct fxi_rows {
     int32_t n;      /* row steps */
 } fxi_rows;
 
-/* Finds the row steps of g; none without how->rows. `literal`: per node, it is in no step. False if
- * an allocation fails. */
+/* Finds the row steps of g; none if how->rows is false. `literal`: per node, whether it is a
+ * literal, which is in no step. False if an allocation fails. */
 bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, const bool *literal, fxi_rows *out);
 void fxi_rows_free(fxi_rows *rows);
 /* Writes the nodes of a large graph to `order`, inputs before consumers, so that those of a row

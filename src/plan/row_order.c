@@ -44,8 +44,8 @@ static void find_depths(walk *w)
     }
 }
 
-/* The input to visit next, or −1. Operations with many inputs, such as a concatenation, keep the
- * order of these: comparing all of them after each visit would take long. */
+/* The input to visit next, or −1. Inputs of operations with many inputs, such as a concatenation,
+ * are visited in their order: comparing all of them after each visit would take long. */
 static int32_t next_input(const walk *w, visit *at)
 {
     enum { COMPARED = 8 };
@@ -108,7 +108,7 @@ bool fxi_order_for_rows(const fxi_graph *g, int32_t *order)
         qsort(roots, (size_t)g->noutputs, sizeof *roots, by_depth);
     for (int32_t k = 0; k < g->noutputs && ok; k++)
         visit_root(&w, roots[k].id);
-    /* A root that has a value already is a node without being an output. */
+    /* A root that is already evaluated is a node of the graph, but not an output. */
     for (int32_t i = 0; i < g->n && ok; i++)
         visit_root(&w, i);
     fxi_free(roots);

@@ -17,7 +17,7 @@ enum {
 
 typedef struct fxi_row_search {
     const fxi_graph *g;
-    const bool *literal; /* per node: it is in no step */
+    const bool *literal; /* per node: whether it is a literal, which is in no step */
     bool around;         /* rows may be around kept axes */
     bool own_memory;     /* the device has memory of its own: it divides a long row between groups,
                             and sums across rows do not join */
@@ -68,7 +68,7 @@ static inline void fxi_row_leave(fxi_row_search *s, int32_t id)
 int32_t fxi_row_count_outputs(fxi_row_search *s);
 /* Counts the operands of members that are outside. FXI_ROW_BEFORE marks those already counted. */
 int32_t fxi_row_count_inputs(fxi_row_search *s);
-/* Does a member use the result of a reduction of its row? If members of full size use it, the row
+/* Does the row step save anything? If members of full size use the result of a reduction, the row
  * is read once instead of twice. If values of the row use it (the division of a mean), they need no
  * step of their own. If there are several reductions (the gradients of scale and bias), their
  * common operands are read once. Otherwise the plain reduction of rule 2 computes the same with as
