@@ -81,7 +81,7 @@ static int list_pending(const fxi_context *c, const fxi_graph *g, int n, const f
     return m;
 }
 
-/* Fills what can be filled; the others move to the front. */
+/* Fills the values that are literals, and moves the others to the front of the list. */
 static fx_status fill_some(fxi_root *old, int *n, fx_device *device)
 {
     int left = 0;

@@ -3,8 +3,8 @@
  *
  * The hash finds the bucket; the whole key is compared, so equal hashes never give a wrong plan. If
  * there are too many plans, or they take too much memory, the least recently used one is evicted.
- * With FX_TRACE=plan,miss every new plan is reported, with the first difference to the most
- * recently used plan of a graph with as many nodes.
+ * With FX_TRACE=plan,miss every new plan is reported, with the first difference from the most
+ * recently used plan with the same number of nodes.
  */
 #include "counters.h"
 #include "planning.h"
@@ -46,9 +46,9 @@ static void record_text(const uint64_t *w, char *text, size_t capacity)
 
 enum { MISS_TEXT = 512 };
 
-/* Writes the first node in which the graph differs from the most recently used plan with as many
- * nodes. It only writes the text: the message is sent after the cache is unlocked, because a
- * message hook may evaluate. */
+/* Writes the first node in which the graph differs from the most recently used plan with the same
+ * number of nodes. It only writes the text: the message is sent after the cache is unlocked,
+ * because a message hook may evaluate. */
 static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
 {
     const fxi_plan *p = cache.newest;

@@ -137,7 +137,8 @@ void fxi_note_begin(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots
     s->noting = r;
 }
 
-/* Lists the inputs of the plan. The nodes of literals are ghosts, so they are bound once. */
+/* Lists the inputs of the plan. The nodes of literals are ghosts, which all repetitions share, so
+ * only the first repetition looks them up. */
 static void note_inputs(recorded_run *r)
 {
     for (int32_t i = 0; i < r->graph.n; i++)

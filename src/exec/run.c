@@ -98,7 +98,8 @@ static const uint64_t (*streams_of(const fxi_binding *b))[2]
     return p->nstreams ? at : NULL;
 }
 
-/* Records that step i failed; -1: no step has begun. */
+/* Records that step i failed and marks the values that it may have overwritten as lost. −1: no step
+ * has begun. */
 static fx_status failed_at(const fxi_binding *b, int32_t i, fx_status status)
 {
     spoil(b, i);
@@ -285,8 +286,8 @@ fx_status fxi_run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *r
     return status == FX_OK ? run_graph(s) : status;
 }
 
-/* Evaluates roots on one device in one plan. Pending values that it replaces are computed before,
- * as far as they can be. */
+/* Evaluates roots on one device in one plan. Pending values that it replaces are computed first if
+ * that is possible (old_values.c). */
 static fx_status run_update(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
 {
     s->graph.patient = true;

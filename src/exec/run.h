@@ -21,7 +21,7 @@ typedef struct fxi_scratch {
     uint64_t oldest;                 /* least `seq` of the values to be replaced; 0: unknown */
     bool repeats;                    /* the roots are known to repeat the recorded evaluation */
     bool takes_sinks;                /* an update runs that computes sinks */
-    int32_t nsinks;                  /* how many of the roots, the last ones, are sinks */
+    int32_t nsinks;                  /* number of sinks, which are at the end of the roots */
     struct fxi_recorded_run *noting; /* the evaluation that is being noted (recorded_run.c) */
 } fxi_scratch;
 
@@ -110,7 +110,7 @@ typedef struct fxi_begun {
     int32_t n;
     int32_t soonest; /* the first step that needs one of them finished; if n > 0 */
     int32_t step[FXI_MOST_BEGUN];
-    void *ticket[FXI_MOST_BEGUN]; /* the communicator's */
+    void *ticket[FXI_MOST_BEGUN]; /* what the communicator's `begin` returned */
 } fxi_begun;
 /* Finishes the begun steps that step i needs (i = number of steps: all). Failures are recorded. */
 fx_status fxi_finish_now(const fxi_binding *b, int32_t i, fxi_begun *begun);
