@@ -52,8 +52,8 @@ struct fxi_context {
     uint32_t id;    /* number of the thread, from 1; 0: not initialised */
     uint32_t mark;  /* number of the latest walk */
     uint32_t sweep; /* number of the latest reverse sweep */
-    uint64_t seq;
-    int depth; /* number of open scopes, virtual ones included */
+    uint64_t seq;   /* of the next node */
+    int depth;      /* number of open scopes, virtual ones included */
     int virtual_scopes;
     uint64_t virtual_training; /* training mode of the first 64 virtual scopes, a bit each */
     bool is_reserve;           /* static storage, not allocated */

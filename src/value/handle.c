@@ -210,7 +210,7 @@ fx_status fxi_handle_misused(const char *op, const void *object)
         FX_STATUS_STATE, op,
         "the %s was freed: its scope has closed, or it was released. Return an object from "
         "its scope with fx_keep, or store it with fx_set. With FX_HANDLES=1 in the "
-        "environment this message says which object and which scope",
+        "environment this message names the object and the scope",
         fx_is_array(object) ? "array" : "object");
 }
 
@@ -235,8 +235,8 @@ void fxi_handle_report(void)
 /* ---- is it an object? ------------------------------------------------------------------------ */
 
 /* Can this memory be read? Readable pages are remembered, because the question costs a system call.
- * The table serves all threads and has space for the pages of the handles that training steps make:
- * their memory is used in turn (FXI_TOMBSTONES). */
+ * All threads share the table. It can hold the pages of the handles that training steps make,
+ * because the memory of these handles is used again (FXI_TOMBSTONES). */
 static bool readable(const void *p, size_t bytes)
 {
     enum { PAGES = 256 };

@@ -78,7 +78,7 @@ struct fxi_node {
                     is read after the update which consumes it, or a collective operation */
     bool history_cut; /* its inputs were dropped when its training step closed */
     bool on_demand;   /* computed only if the program asks for it (fxi_on_demand) */
-    uint8_t grad;     /* fxi_grad: whose rule its gradient has */
+    uint8_t grad;     /* fxi_grad: the rule of its gradient */
     bool no_gradient; /* zeros of fx_gradient for an array on which the loss does not depend */
     bool used;  /* an evaluated value was computed from it: not a result that nothing consumed */
     bool tied;  /* a view that follows its parent array: keeps its history (ties.c) */
@@ -114,7 +114,7 @@ struct fx_array {
     fx_status status;
 };
 
-/* The device on which an operation of no device runs is the CPU. */
+/* The device that computes a value which belongs to no device is the CPU. */
 static inline const fx_device *fxi_home_of(const fx_device *device)
 {
     return device ? device : fx_cpu_device();

@@ -33,14 +33,14 @@ typedef struct fxi_pool {
     int64_t peak;          /* the most live bytes so far (atomic) */
     int64_t live;          /* bytes of the device's buffers (atomic) */
     int64_t limit;         /* the most live bytes allowed; 0: no limit (atomic) */
-    int64_t granted;       /* host memory: live bytes for which the system need not be asked
+    int64_t granted;       /* host memory: the system is asked only above this many live bytes
                               (atomic) */
     int64_t plans;         /* host memory of the cached plans for the device (atomic) */
     fxi_buffer *arrays;    /* buffers with a name */
     struct fxi_pool *next; /* the pool of another device; the list has a lock of its own */
 } fxi_pool;
 
-/* Small programs do not ask the system. */
+/* `granted`: programs with less live memory than this never ask the system. */
 #define FXI_POOL_EMPTY                                                                             \
     {                                                                                              \
         .lock = FXI_MUTEX_INIT, .most = -1, .granted = 16 << 20                                    \

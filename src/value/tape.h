@@ -29,9 +29,10 @@ typedef struct fxi_tape_entry {
     fxi_node *live;    /* while recording: the node that the call made; NULL: it has been freed */
     fx_device *device; /* of the call; fx_zeros_like changes that of the node afterwards */
     int32_t nin;       /* number of operands */
-    int32_t operand;   /* its first one in `operands` */
+    int32_t operand;   /* position of its first operand in `operands` */
     int32_t leaves;    /* number of leaves that earlier entries use */
-    int32_t user;      /* the first one in `users`: where later entries have it as an operand */
+    int32_t user;      /* position of its first use in `users`, which lists where it is an
+                          operand */
     bool reads_leaf;   /* one of its operands is a leaf */
     bool inside;       /* made by a part that can be skipped (fxi_tape_skip) */
     bool moves;      /* its node has been replaced when a training step closed, and may be again */
@@ -43,22 +44,23 @@ typedef struct fxi_tape_entry {
 } fxi_tape_entry;
 
 /* An evaluated value that was made before the training step or outside of it: a parameter, a batch.
- * A plan may depend on the device, type, sizes, strides and flags of the leaf, so only a node with
- * the same ones can take its place. */
+ * A plan may depend on the device, type, sizes, strides and flags of the leaf, so a later training
+ * step can only use a node that has the same. */
 typedef struct fxi_tape_leaf {
     fxi_node *node; /* in the current training step, retained; NULL: not used yet */
     fx_device *device, *buffer_device;
     uint8_t dtype, ndim;
     bool borrowed, unaligned;
     bool serves;  /* `node` may hold its new value (serves_as in recorded_run.c); false: unknown */
-    int32_t user; /* the first one in `leaf_users` */
-    const fxi_node *was; /* the operand of the ghosts that read the leaf; only compared */
-    uint64_t seq; /* of `was`. A node of this thread with this address and number is the same one */
+    int32_t user; /* position of its first use in `leaf_users` */
+    const fxi_node *was; /* the node that the ghosts have as operand for this leaf; only its address
+                            is used */
+    uint64_t seq; /* of `was`. A node of this thread with this address and this `seq` is still
+                     `was` */
     int64_t shape[FX_MAX_DIMS], stride[FX_MAX_DIMS];
 } fxi_tape_leaf;
 
-/* An evaluation, or a part of the training step that can be skipped, recorded between two calls.
- * Freed by `free`. */
+/* An evaluation, or a part of the training step that can be skipped, recorded between two calls. */
 typedef struct fxi_event fxi_event;
 typedef struct fxi_event_kind {
     void (*free)(fxi_event *e);
