@@ -187,7 +187,7 @@ static fx_status open_temporary(fxi_file_out *f)
     if (opened == 1)
         return FX_OK;
     errno = opened == 0 ? EBUSY : errno;
-    const fx_status status = failed(f, "make a file in that folder");
+    const fx_status status = failed(f, "create a file in that folder");
     fxi_free(f->fresh); /* another writer owns it: do not remove it */
     f->fresh = NULL;
     f->fd = -1;
@@ -222,7 +222,7 @@ fx_status fxi_file_out_try(fxi_file_out *f, const char *op, const char *path)
         f->fd = fault(NULL) ? -1 : fxi_os_open_nameless(f->real);
     while (f->fd < 0 && errno == EINTR);
     if (f->fd < 0)
-        return failed(f, "make a file in that folder");
+        return failed(f, "create a file in that folder");
     f->lock = fxi_os_duplicate(f->fd);
     return f->lock < 0 ? failed(f, "prepare the new file") : FX_OK;
 }

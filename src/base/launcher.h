@@ -19,13 +19,14 @@ const fxi_launcher *fxi_launcher_of_process(int *out_size);
 int fxi_launcher_rank(void);
 /* Notes that the program joined a group. */
 void fxi_launcher_joined(void);
-/* Atomic: false until the environment has been read, and while a warning may still be needed. */
+/* Atomic. True if no warning is needed any more: the environment was checked, or the program has
+ * joined a group. */
 extern bool fxi_launcher_checked;
 void fxi_launcher_check(const char *alone);
-/* Warns if a launcher started several processes and this one has joined no group: each of them then
- * `alone`: "trains a model of its own". The first call of the process decides; only rank 0 warns.
- * Called where training or a network begins, because a program may compute its data before it joins
- * the group. */
+/* Warns if a launcher started several processes and this one has joined no group. `alone` ends the
+ * message: what each of them then does, such as "trains a model of its own". The first call of the
+ * process decides; only rank 0 warns. Called where training or a network begins, because a program
+ * may compute its data before it joins the group. */
 static inline void fxi_launcher_warn(const char *alone)
 {
     if (!__atomic_load_n(&fxi_launcher_checked, __ATOMIC_RELAXED))

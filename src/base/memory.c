@@ -489,8 +489,9 @@ void fxi_free(void *p)
     push(c, l, h);
 }
 
-/* The oldest waiting block h has another size. It moves to its list, so that the next one can serve
- * the next call: few blocks wait longer than they must, and those in use stay in the cache. */
+/* The oldest waiting block h has another size. It moves to its list, so that the next waiting block
+ * can serve the next call. So few blocks wait longer than they must, and the blocks in use stay in
+ * the processor's cache. */
 static __attribute__((noinline)) void *malloc_other(cache *c, header *h, size_t bytes)
 {
     put_away(c, h);

@@ -94,8 +94,8 @@ int64_t fxi_memory_held_here(void);
 size_t fxi_memory_cached(void);        /* bytes of the calling thread's cached blocks */
 size_t fxi_memory_cached_by_all(void); /* bytes of the cached blocks of all threads */
 
-/* Bytes between which the values of a plan begin: a cache line, and the widest vector register
- * (AVX-512). No value shares a line with another, except values inside the output of a
+/* Values of a plan begin at multiples of this many bytes: a cache line, and the widest vector
+ * register (AVX-512). No value shares a line with another, except values inside the output of a
  * concatenation (plan/inside.c). */
 enum { FXI_ARENA_ALIGN = 64 };
 

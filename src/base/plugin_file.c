@@ -267,7 +267,7 @@ static bool try_folder(const char *folder, void *user)
     return false;
 }
 
-/* "A is not used: …; there is no libcflux-metal.so in B, C". */
+/* "A is ignored: …; there is no libcflux-metal.so in B, C". */
 static void describe(const search *s, char *why, size_t size)
 {
     snprintf(why, size, "%s%s%s%s%s%s", s->rejected ? s->why : "it is not installed",

@@ -211,9 +211,9 @@ void fxi_transpose(void *dst, const void *src, int64_t ni, int64_t nj, int64_t s
 
 /* ---- writing past the cache ------------------------------------------------------------------ */
 
-/* stream_line, stream_group: write that many bytes past the cache. All are read first: some
- * processors compare only the lower 12 bits of addresses, and take a read that follows a write for
- * one of the same memory, which it then waits for. */
+/* stream_line, stream_group: write that many bytes past the cache. All bytes are read before any is
+ * written: some processors compare only the lower 12 bits of addresses, so a read may wait for an
+ * earlier write to other memory. */
 enum { GROUP = 4 * LINE };
 #if defined(__SSE2__)
 #define STREAM(NAME, BYTES)                                                                        \
@@ -276,7 +276,7 @@ static void walk_forward(fxi_walk *w, int64_t run)
     }
 }
 
-/* Bytes of neighbouring elements from which it pays to write them past the cache. */
+/* Neighbouring elements of fewer bytes are written through the cache, which is then faster. */
 enum { STREAMED = 4096 };
 
 static void read_walk(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n, bool past)
@@ -346,7 +346,7 @@ static void copy_blocks(char *dst, const char *src, int64_t ni, int64_t nj, int6
                                 nj - j < n ? nj - j : n, si, dj);
 }
 
-/* Copies a tile with p->block, as far as it is whole lines; the rest is copied as usual. */
+/* Copies the whole lines of a tile with p->block, and the rest with copy_blocks. */
 static void copy_lines(const plane *p, char *dst, const char *src, int64_t ni, int64_t nj)
 {
     const int64_t size = (int64_t)p->size, line = line_of(p->size), wi = ni - ni % line,

@@ -64,7 +64,8 @@ void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_
 /* If the next n elements are neighbours in memory, returns their address and moves past them;
  * otherwise returns NULL. */
 const void *fxi_walk_take(fxi_walk *w, const void *base, size_t size, int64_t n);
-/* Reads as fxi_walk_read does, for a part of an output of at least FXI_STREAM_BYTES. */
+/* Like fxi_walk_read, but writes long runs past the cache: for parts of an output of at least
+ * FXI_STREAM_BYTES. */
 void fxi_walk_stream(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n);
 
 /* dst[i] = src[i·stride], i < n; stride 0 and negative included. */

@@ -25,8 +25,8 @@ bool fxi_toml_text(const char *text, size_t n, const char *table, const char *ke
                    size_t capacity, bool *found, fxi_toml_error *error);
 
 /* Returns the text with table.key = value, in memory of fxi_malloc; `value` is TOML, such as true
- * or "CUDA" with its quotes. NULL: the text is not TOML, table.key is a table, or `table` is none
- * (error is filled in), or the allocation fails (error->line is 0). */
+ * or "CUDA" with its quotes. NULL: the text is not TOML, table.key is a table, or `table` is not a
+ * table (error is filled in), or the allocation fails (error->line is 0). */
 char *fxi_toml_set_raw(const char *text, size_t n, const char *table, const char *key,
                        const char *value, size_t *out_n, fxi_toml_error *error);
 

@@ -101,7 +101,7 @@ static void what_cannot_be_written_says_why(void **state)
     (void)state;
     assert_int_equal(fxi_file_write("test", "/nowhere/at all.txt", "x", 1), FX_STATUS_IO);
     assert_string_equal(fx_error_take().message,
-                        "test: /nowhere/at all.txt: cannot make a file in that folder: "
+                        "test: /nowhere/at all.txt: cannot create a file in that folder: "
                         "No such file or directory");
     assert_int_equal(fxi_file_write("test", "", "x", 1), FX_STATUS_ARGUMENT);
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
