@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* FXI_LIST_SEPARATOR separates the folders in an environment variable. FXI_LIBRARY_FILE is the name
- * of a vendor's library: on Linux, and on Windows. */
+/* FXI_LIST_SEPARATOR separates the folders in an environment variable. FXI_LIBRARY_FILE chooses
+ * between the names that a vendor's library has on Linux and on Windows. */
 #if defined(_WIN32)
 #define FXI_LIBRARY_FILE(linux, windows) windows
 #else
