@@ -86,7 +86,8 @@ static bool on_device(fx_collective w, fx_reduce fold, const fxi_node *n)
     return n->device->backend->collective(n->device, &step);
 }
 
-/* MPI adds arrays in the memory of a GPU, but has no mean. */
+/* Does the device compute sums but not this mean? An example is MPI on arrays in the memory of a
+ * GPU. */
 static bool only_adds(const fx_collective *w, const fxi_node *n)
 {
     return w->kind == FX_COLLECTIVE_ALL_REDUCE && w->fold == FX_REDUCE_MEAN && n->device &&

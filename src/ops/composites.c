@@ -194,9 +194,10 @@ fx_array *fx_acos(fx_array *x)
 
 /* ---- hyperbolic functions -------------------------------------------------------------------- */
 
-/* (expm1 x − expm1 −x)/2: the terms have opposite signs, so nothing cancels. expm1 x is u·(u + 2)
- * with u = expm1 x/2, and eˣ overflows before the half of that product does. Each term depends on
- * one exponential only, so that infinite parts of the gradient do not meet with opposite signs. */
+/* (expm1(x) − expm1(−x))/2: the terms have opposite signs, so nothing cancels. expm1(x) is u·(u +
+ * 2) with u = expm1(x/2), and eˣ overflows before the half of that product does. Each term depends
+ * on one exponential only, so that infinite parts of the gradient do not meet with opposite signs.
+ */
 fx_array *fx_sinh(fx_array *x)
 {
     FXI_OPERATION("sinh");

@@ -119,8 +119,8 @@ static fx_array *convolve_transposed(const fx_convolve_args *a)
                    attr.after[i] + extra[i];
         if (shape[i] < 0 || fx_size(a->x, i) == 0) {
             fx_fail(FX_STATUS_SHAPE, "conv_transpose",
-                    fx_size(a->x, i) == 0 ? "an axis of the window is empty in %s"
-                                          : "the result of %s would have a negative size",
+                    fx_size(a->x, i) == 0 ? "a spatial axis of x is empty: x is %s"
+                                          : "the result would have a negative size: x is %s",
                     fxi_shape_text(a->x->node->ndim, a->x->node->shape, t));
             return fx_error_array(FX_STATUS_SHAPE);
         }

@@ -185,12 +185,13 @@ static fx_array *unary(fx_op op, enum type_rule rule, fx_array *x)
 #define OWN_ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)
 #include <cflux/op.def>
 
-/* f(a, b), whose node gets the gradient `grad`. The context has it before the node is made, because
- * a recorded training step compares it. */
+/* f(a, b), whose node gets the gradient `grad`. It is stored in the context before the node is
+ * made, because a recorded training step compares it. */
 static fx_array *with_gradient(fxi_grad grad, fx_array *(*f)(fxi_arg a, fxi_arg b), fxi_arg a,
                                fxi_arg b)
 {
-    /* May evaluate pending results, and with them run functions of the program: before the mark. */
+    /* Called before c->grad is set, because it may evaluate pending results and so run functions of
+     * the program. */
     fxi_context *c = fxi_begin();
     const uint8_t before = c->grad;
     c->grad = (uint8_t)grad;

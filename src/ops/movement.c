@@ -197,7 +197,8 @@ static bool fill_literal(fxi_operand *v, double value, fx_dtype dtype)
     return fxi_operand_literal(v, dtype);
 }
 
-/* The sizes after cropping; FX_STATUS_ARGUMENT if one would be negative. */
+/* The size of the axis after padding, or after cropping by negative counts. FX_STATUS_ARGUMENT if
+ * the array is too small for that, or the size overflows. */
 static fx_status pad_counts(const fx_array *x, int axis, int64_t before, int64_t after,
                             int64_t *out_size)
 {

@@ -54,7 +54,8 @@ fx_array *fxi_conv_node(const fx_conv_attr *attr, fx_array *a, fx_array *b, int 
                         const int64_t *shape);
 fx_array *fxi_pool_node(const fx_pool_attr *attr, int n, fx_array *const *in, int ndim,
                         const int64_t *shape);
-/* a with its first two axes swapped when ta, times b likewise; batch axes broadcast. */
+/* The product of a and b; `ta` and `tb` swap the first two axes of a and of b. Batch axes
+ * broadcast. */
 fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char *op);
 
 #endif

@@ -4,10 +4,10 @@
  * `reduce` in this file adds the rest: it checks the axes, chooses the element type to compute in,
  * calls a core function, and shapes the result.
  *
- * Each operation names its domain. COUNT: integers are summed as Int64. MEAN: integers become
- * Float64, Bool becomes Float32. REAL: integers become Float32. In MEAN and REAL the 16-bit types
- * compute in Float32 and are rounded once, at the end, because their sums overflow or stop growing
- * (Float16 ends at 65504, BFloat16 counts to 256).
+ * Each operation names its domain. SAME: the type of x. BOOL: only Bool is accepted. COUNT:
+ * integers are summed as Int64. MEAN: integers become Float64, Bool becomes Float32. REAL: integers
+ * become Float32. In MEAN and REAL the 16-bit types compute in Float32 and are rounded once, at the
+ * end, because their sums overflow or stop growing (Float16 ends at 65504, BFloat16 counts to 256).
  *
  * Maxima that only shift an exponential are constants for gradients of every order, because the
  * result does not depend on the shift.
@@ -136,10 +136,10 @@ static fx_array *all_core(fx_array *x, unsigned mask, int64_t correction)
 
 /* One of the two parts of a mean: the mean rounded to the type of x, and the rounding error, a
  * constant for gradients. With both, the mean of n equal numbers is that number, and the mean of
- * numbers that differ in their last bits is between them. A sum of Float32 in Float64 is exact for
- * them. Otherwise (Float64, devices without it) a second pass adds the mean of the deviations from
- * the first mean. It adds 0 if that mean is not finite, because x has infinities or a sum
- * overflows. `rest`: returns the second part instead of the first. */
+ * numbers that differ in their last bits is between them. For such numbers, a sum of Float32 in
+ * Float64 is exact. Otherwise (Float64, devices without it) a second pass adds the mean of the
+ * deviations from the first mean. It adds 0 if that mean is not finite, because x has infinities or
+ * a sum overflows. `rest`: returns the second part instead of the first. */
 static fx_array *mean_part(fx_array *x, unsigned mask, const char *op, bool rest)
 {
     const double n = (double)extent(x, mask);
