@@ -59,7 +59,7 @@ static void every_call_fails_in_turn(void **state)
             }
             assert_int_equal(status, FX_STATUS_IO);
             assert_non_null(strstr(error.message, path));
-            const bool open = !strstr(error.message, "cannot make a file") &&
+            const bool open = !strstr(error.message, "cannot create a file") &&
                               !strstr(error.message, "cannot prepare");
             assert_int_equal(strstr(error.message, "offset ") != NULL, open);
             assert_non_null(strstr(error.message, strerror(errors[e])));
