@@ -1589,8 +1589,8 @@ contains
 
     ! Saves a checkpoint of a training loop: model, optimiser state, random stream, and the position in the data of
     ! `loader`. `batch`: the current batch, if the loop has not ended its pass. `step` and `epoch` are counts of the
-    ! program. The file before becomes path.1; `keep` is the number of files, default: 2. In a distributed program, only
-    ! one process saves.
+    ! program. The previous file becomes path.1; `keep` is the number of files, default: 2. In a distributed program,
+    ! only one process saves.
     subroutine fx_checkpoint_save(path, model, state, loader, batch, epoch, step, keep, status)
         character(len=*), intent(in) :: path
         type(fx_object), intent(in) :: model, state

@@ -159,9 +159,8 @@ typedef enum fx_status {
  * free. */
 FX_API const char *fx_status_name(fx_status status);
 
-/* One failure. `op` is the operation that failed, `message` a full sentence that begins with it.
- * `file`:`line` is where the program opened its innermost scope; NULL and 0 outside of all scopes.
- */
+/* One failure. `op` is the operation that failed, `message` the text "op: reason". `file`:`line` is
+ * where the program opened its innermost scope; NULL and 0 outside of all scopes. */
 typedef struct fx_error {
     fx_status status;
     char op[40];
@@ -217,7 +216,7 @@ typedef struct fx_counters {
     uint64_t bytes_moved;     /* bytes read and written by these steps; each operand counts once */
     uint64_t bytes_saved;     /* bytes that one step per node would have read and written, minus
                                  bytes_moved */
-    uint64_t allocations;     /* host memory blocks requested from the operating system */
+    uint64_t allocations;     /* host memory blocks requested from the system's malloc */
     uint64_t evals;           /* plans run */
     uint64_t implicit_evals;  /* of those: started because pending results took too much memory,
                                  without a read or an update */

@@ -84,10 +84,12 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * fx_dist_backend too: it returns the group, whichever library it uses.
  *
  * Errors: FX_STATUS_UNSUPPORTED if the plugin for the launcher's MPI is not installed or cannot be
- * used; FX_STATUS_ARGUMENT on all members if FX_DIST_BACKEND has another value;
- * FX_STATUS_UNSUPPORTED on all members, for FX_NCCL, unless all of them have NCCL or all of them
- * have RCCL; FX_STATUS_ARGUMENT if an option is out of range. If the members have joined, but then
- * fail to agree, all later calls return the same error. DistributedUtils.initialize. */
+ * used, or if MPI does not connect all processes that the launcher started; FX_STATUS_ARGUMENT if
+ * .communicator is set, but neither .library nor a launcher names the MPI; FX_STATUS_ARGUMENT on
+ * all members if FX_DIST_BACKEND has another value; FX_STATUS_UNSUPPORTED on all members, for
+ * FX_NCCL, unless all of them have NCCL or all of them have RCCL; FX_STATUS_ARGUMENT if an option
+ * is out of range. If the members have joined, but then fail to agree, all later calls return the
+ * same error. DistributedUtils.initialize. */
 FX_API fx_status fxi_dist_init(const fx_dist_init_args *a);
 #define fx_dist_init(...)                                                                          \
     FXI_CALL(fxi_dist_init(                                                                        \

@@ -178,7 +178,8 @@ FX_API bool fx_layer_options(const void *layer, void *options);
 FX_API void fx_layer_describe(const void *layer, fx_text *text);
 /* Registers a layer type for fx_parse_model and for readers of Flux's files, until the process
  * ends. The library's layers are registered. The type must stay valid until then.
- * FX_STATUS_ARGUMENT if it has no table or another type has the same name. */
+ * FX_STATUS_ARGUMENT if it has no table, or if another type has the same name or the same
+ * fx_layer.flux. */
 FX_API fx_status fx_register_layer(const fx_type *type);
 /* Returns the i-th registered layer type, the library's first; NULL if i is too large. */
 FX_API const fx_type *fx_layer_type(int64_t i);

@@ -14,8 +14,8 @@ FXI_BEGIN_C
  * fx_ctc_loss (FX_STATUS_SHAPE: "loss function expects size(ŷ) = (3, 4) to match size(y) = (4,)").
  * Integer and Bool targets are converted to ŷ's type; integer and Bool predictions to y's type, or
  * to Float32 if y is not floating-point either. FX_STATUS_ARGUMENT for NULL, for both .sum and
- * .none, for a number out of its range, and for .weights with a loss that does not use them or with
- * several .dims; FX_STATUS_SHAPE for .weights of another length. */
+ * .none, for a number out of its range, for .smoothing or .weights with a loss that does not use
+ * them, and for .weights with several .dims; FX_STATUS_SHAPE for .weights of another length. */
 /* clang-format off */
 #define FXI_LOSS_ARGS(F)                                                                           \
     F(fx_array *, pred, FXI_NULL)    /* ŷ, the prediction */                                       \

@@ -323,7 +323,7 @@ FX_API fx_array *fx_batched_mul(fx_array *a, fx_array *b);
  * least Float32 in all three modes. The modes are those of PyTorch's
  * torch.set_float32_matmul_precision. The CPU computes 3×3 convolutions with Winograd's method in
  * Float32: an output's rounding errors are relative to the largest of its 3×3 inputs times the
- * largest tap, also if that input is multiplied by 0. */
+ * largest element of the kernel, also if that input is multiplied by 0. */
 typedef enum fx_precision {
     FX_PRECISION_HIGHEST, /* factors are Float32 (24 significant bits) */
     FX_PRECISION_HIGH,  /* factors may be rounded to TensorFloat-32 (11 significant bits), or split
@@ -479,9 +479,9 @@ FX_API fx_array *fxi_pool_max(const fx_pool_args *a);
 /* Σx / window size, as NNlib; integers become Float32. With .exclude_pad, Σx / the number of
  * elements of x in the window, NaN if it contains only padding. */
 FX_API fx_array *fxi_pool_mean(const fx_pool_args *a);
-/* (Σ|x|^p)^(1/p). NNlib.lpnormpool, which computes x^p instead of |x|^p: the results are equal for
- * x ≥ 0 and for even p. The gradient of a window of zeros is 0. FX_STATUS_ARGUMENT unless 0 < p <
- * ∞. */
+/* (Σ|x|^p)^(1/p); integers become Float32. NNlib.lpnormpool, which computes x^p instead of |x|^p:
+ * the results are equal for x ≥ 0 and for even p. The gradient of a window of zeros is 0.
+ * FX_STATUS_ARGUMENT unless 0 < p < ∞. */
 FX_API fx_array *fxi_pool_lpnorm(const fx_pool_args *a);
 
 #define FXI_CONV(f, ...)                                                                           \

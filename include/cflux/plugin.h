@@ -4,8 +4,9 @@
  * backend, libcflux-NAME.so, provides devices (cflux/backend.h). A kernel library,
  * libcflux-SERVES-NAME.so, computes some steps for the backend SERVES with a vendor's library. A
  * transport, libcflux-mpi-NAME.so, libcflux-nccl.so or libcflux-rccl.so, moves data between
- * processes (cflux/dist.h). File names are in lower case. A backend's name contains no hyphen and
- * is not NCCL or RCCL, so the file name alone determines the kind.
+ * processes (cflux/dist.h). File names are in lower case; on macOS they end with .dylib, on Windows
+ * with .dll. A backend's name contains no hyphen and is not NCCL or RCCL, so the file name alone
+ * determines the kind.
  *
  * Every plugin exports one object, `fx_plugin`. It begins with an fx_plugin_head; the table of
  * functions for its kind of plugin follows. cflux and the plugin share structs, so cflux accepts a

@@ -9,9 +9,10 @@ FXI_BEGIN_C
 /* A predictor is the content of a file of `cflux train --save`, a named tuple of:
  *
  *     model       the model
- *     about       texts: loss; kind, the format of the data ("csv", "images", "text"; "language"
- *                 for a language model); target; shape and transpose, the options of the command
- *                 if they were given
+ *     about       texts: loss; kind, the format of the data ("csv", "idx", "images", "npy", "npz",
+ *                 "text"; "language" for a language model); target; decimal, "," if numbers of a
+ *                 table have a decimal comma; shape and transpose, the options of the command if
+ *                 they were given
  *     shape       the sizes of an observation, an Int64 vector
  *     columns     names of the features, a tuple of texts
  *     classes     names of the classes, a tuple of texts
@@ -23,9 +24,9 @@ FXI_BEGIN_C
  * Only the model is required. fx_predict skips a computation whose entry is missing. */
 
 /* Loads a predictor from a file that `cflux train --save` or `cflux convert` wrote: .bson,
- * .safetensors or .npz. The scope owns it; it is a named tuple, so fx_gpu,
- * fx_keep and fx_show accept it. Errors: FX_STATUS_FORMAT if the file has no model, or an entry
- * does not have the form above; those of fx_load_entries. Returns an error object on failure. */
+ * .safetensors or .npz. The scope owns it; it is a named tuple, so fx_gpu, fx_keep and fx_show
+ * accept it. Errors: FX_STATUS_FORMAT if the file has no model, or an entry does not have the form
+ * above; those of fx_load_entries. Returns an error object on failure. */
 FX_API void *fx_load_predictor(const char *path);
 
 /* The entries of a file as a named tuple, which the scope owns. A BSON file holds models
@@ -82,7 +83,8 @@ FX_API fx_array *fx_predict(void *predictor, fx_array *x);
 FX_API fx_array *fx_predict_csv(void *predictor, const char *path);
 
 /* fx_predict for n texts, in UTF-8, without labels. Errors: those of fx_tokenizer_encode_texts and
- * fx_predict; FX_STATUS_ARGUMENT if the model was not trained on texts. */
+ * fx_predict; FX_STATUS_ARGUMENT if the model was not trained on texts, and for a language model
+ * (fx_generate). */
 FX_API fx_array *fx_predict_texts(void *predictor, int64_t n, const char *const *texts);
 
 /* The predicted class of each observation, an Int64 vector of positions in the predictor's classes.

@@ -13,11 +13,12 @@
  *     fx_run_log_close(log);
  *
  * One system call writes each line. Only a kill during this call can leave an incomplete last line,
- * which fx_run_log_open removes with append = true. Lines of training steps and epochs are
- * buffered for up to FX_RUN_LOG_GAP, and can be lost with the process. Training steps that follow
- * each other within a short interval share a line with their mean, minimum and maximum loss, so
- * that logging does not slow down training. The interval is a thousandth of the elapsed time, at
- * least FX_RUN_LOG_GAP/10 and at most FX_RUN_LOG_GAP. Call fx_run_log_step for every training step.
+ * which fx_run_log_open removes with append = true. Lines of training steps and epochs that follow
+ * each other within FX_RUN_LOG_GAP are buffered until a later call, and can be lost with the
+ * process. Training steps that follow each other within a short interval share a line with their
+ * mean, minimum and maximum loss, so that logging does not slow down training. The interval is a
+ * thousandth of the elapsed time, at least FX_RUN_LOG_GAP/10 and at most FX_RUN_LOG_GAP. Call
+ * fx_run_log_step for every training step.
  *
  * A failed write (e.g. a full disk) does not stop training: the log removes the incomplete line,
  * sends one warning to the message hook, and writes nothing more. From then on the functions return
@@ -32,7 +33,7 @@
 
 FXI_BEGIN_C
 
-/* Longest time in seconds that lines of training steps or epochs are buffered. */
+/* Seconds: lines of training steps or epochs that follow each other faster are buffered. */
 #define FX_RUN_LOG_GAP 0.01
 
 /* Opaque: an open log. */

@@ -77,7 +77,8 @@ typedef double (*fx_metric_fn)(void *model, void *user);
     F(void *, state, FXI_NULL)            /* from fx_setup */                                      \
     F(int64_t, epochs, 1)                 /* passes over the data */                               \
     F(bool, progress, false)              /* true: show progress */                                \
-    F(fx_note_fn, epoch_note, FXI_NULL)   /* text for the progress line; called after on_epoch */  \
+    F(fx_note_fn, epoch_note, FXI_NULL)   /* text for the progress line of an epoch; called after  \
+                                             on_epoch, if the epoch gets a line */                 \
     F(FILE *, progress_to, FXI_NULL)      /* output of .progress; NULL: stderr */                  \
     F(fx_callback_fn, on_batch, FXI_NULL) /* called after every update; FX_FLOW_STOP ends          \
                                              training */                                           \

@@ -466,9 +466,10 @@ FX_API void *fx_state(void *model);
  * built or loaded. If src has no bias where dst has one, dst gets zeros. A tuple of arrays is
  * copied into the trainable arrays in order (Flux.loadparams!). If structures (FX_STATUS_ARGUMENT)
  * or sizes (FX_STATUS_SHAPE) differ, dst is unchanged, and the error names the first difference:
- * "Tried to load size (a) array into size (b) at "0.bias"". If both are optimiser states, dst also
- * gets the numbers of src, such as the learning rate and powers of β, but not which parameters are
- * frozen; if their rules differ, a message says that the numbers are unchanged. Flux.loadmodel!. */
+ * "Tried to load size (a) array into size (b) at "0.bias"". FX_STATUS_ARGUMENT too if arrays that
+ * are tied in dst have different values in src. If both are optimiser states, dst also gets the
+ * numbers of src, such as the learning rate and powers of β, but not which parameters are frozen;
+ * if their rules differ, a message says that the numbers are unchanged. Flux.loadmodel!. */
 FX_API fx_status fx_loadmodel(void *dst, void *src);
 /* fx_f16(x), fx_bf16(x), fx_f32(x), fx_f64(x): a copy of a model with floating-point arrays of
  * another type. Integer and Bool arrays are not converted; arrays of BatchNorm, InstanceNorm and
