@@ -4,8 +4,9 @@
  * A file stores x -> softmax(x) as the lowered form of its method: a list of calls whose operands
  * are the argument, the results of earlier calls, names, or numbers. The few patterns that occur in
  * real chains (reshape, flatten, pooling, softmax, a broadcast function, arithmetic with a number)
- * become layers; everything else stays a node. The argument of an activation is a number, so that
- * its calls and operators are not broadcast. The calls are only parsed, never executed.
+ * become layers; everything else stays a file node (file_node.h). The argument of an activation is
+ * a number, so that its calls and operators are not broadcast. The calls are only parsed, never
+ * executed.
  */
 #include "bson_objects.h"
 #include "closure_layer.h"

@@ -4,7 +4,7 @@
  * because every version that changed a layer also changed the count (or kept the positions). The
  * table of a layer (cflux/layer.h) lists these forms. The field values become options for the
  * layer's own constructor; children that no option sets then replace those of the new layer. Layers
- * that the library does not have become nodes.
+ * that the library does not have become file nodes (file_node.h).
  */
 #include "bson_callable.h"
 #include "bson_objects.h"

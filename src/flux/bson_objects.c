@@ -1,10 +1,11 @@
 /* bson_objects.c: makes objects from the values of a BSON document that Julia wrote.
  *
  * Tags and types are a fixed list. A layer of Flux becomes the library's layer, if there is one,
- * and a container becomes a tuple. Every other struct becomes a node that keeps its name and its
- * children, so that its arrays stay reachable. No name in a file is looked up or executed. A value
- * that a file references twice becomes one object, so shared weights stay shared. A value that
- * contains itself (a record of a Tracker-era optimiser) becomes NULL at the inner position.
+ * and a container becomes a tuple. Every other struct becomes a file node (file_node.h) that keeps
+ * its name and its children, so that its arrays stay reachable. No name in a file is looked up or
+ * executed. A value that a file references twice becomes one object, so shared weights stay shared.
+ * A value that contains itself (a record of a Tracker-era optimiser) becomes NULL at the inner
+ * position.
  */
 #include "bson_objects.h"
 #include "bson_callable.h"

@@ -1,8 +1,9 @@
 /* file_node.h: a struct read from a file for which the library has no type. Internal.
  *
- * A node keeps the name and the children of the struct, so that its arrays stay reachable by path.
- * A text is a string or a name. Both are ordinary objects: walks, maps and printing work on them. A
- * node may be one of the layers of a chain; calling it is an error that names its type.
+ * A file node keeps the name and the children of the struct, so that its arrays stay reachable by
+ * path. A text is a string or a name. Both are ordinary objects: walks, maps and printing work on
+ * them. A file node may be one of the layers of a chain; calling it is an error that names its
+ * type.
  */
 #ifndef CFLUX_FILE_NODE_H
 #define CFLUX_FILE_NODE_H

@@ -269,7 +269,7 @@ static fx_adjust_args arguments(void *node, bool *out_centred)
 
 /* The entry of a file for one array, in either library's format. */
 typedef struct parts {
-    void *rule;  /* a node */
+    void *rule;  /* a file node (file_node.h) */
     void *state; /* state that the rule keeps for the array; NULL: none */
     void *decay; /* number of a WeightDecay that follows the rule; NULL: none */
     bool frozen;

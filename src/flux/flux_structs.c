@@ -2,7 +2,7 @@
  *
  * A struct in a file is a list of fields without names; type and field count identify them. The
  * names of the library's layers are in the tables of the layers. This file has those of other
- * layers, which become nodes with these names, and of the structs of optimisers.
+ * layers, which become file nodes with these names, and of the structs of optimisers.
  */
 #include "bson_objects.h"
 #include "bson_version.h"

@@ -44,7 +44,7 @@ typedef struct attention {
     fx_array *q, *k, *v, *bias, *mask;
     bool causal;
     double dropout;
-    uint64_t stream[2]; /* of the first block; the counter of the others follows */
+    uint64_t stream[2]; /* of the first block; the next blocks have the next counters */
 } attention;
 
 /* The part of bias or mask for some queries. */
@@ -106,7 +106,7 @@ static int64_t blocks_of(const fx_array *q)
     return (fx_size(q, 1) + QUERIES - 1) / QUERIES;
 }
 
-/* A product of the lengths could overflow. */
+/* Divides, because a product of the lengths could overflow. */
 static bool is_short(const attention *a)
 {
     const int64_t keys = fx_size(a->k, 1);

@@ -36,8 +36,8 @@ static bool is_causal(const fx_custom_op *op)
 
 /* ---- the gradient's own gradient ------------------------------------------------------------- */
 
-/* The mask among the n inputs of an operation with its own gradient, which follows `before` others
- * and is followed by the result; NULL: none. */
+/* The mask among the n inputs of an operation with its own gradient: it is after `before` other
+ * inputs, and the result is after it. NULL: none. */
 static fx_array *mask_among(fx_array *const *in, int n, int before)
 {
     return n > before + 1 ? in[before] : NULL;

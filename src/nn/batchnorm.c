@@ -68,8 +68,8 @@ static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, do
     return fx_stop_gradient(fx_cast(next, fx_eltype(old)));
 }
 
-/* The mean over the observations of all members. sum: of those of this member, by channel; *total:
- * the number of all observations. */
+/* The mean over the observations of all members. sum: the sum over this member's observations, by
+ * channel; *total: the number of observations of all members. */
 static fx_array *mean_of_members(fx_array *sum, int64_t observations, fx_array **total)
 {
     const int64_t c = fx_length(sum);
@@ -79,7 +79,8 @@ static fx_array *mean_of_members(fx_array *sum, int64_t observations, fx_array *
     return fx_div(fx_slice(all, 0, 0, c), *total);
 }
 
-/* Statistics per channel: for InstanceNorm, the mean over the observations of theirs. */
+/* Statistics per channel. InstanceNorm has them per observation: their mean over the
+ * observations. */
 static fx_array *per_channel(const batch *b, fx_array *x)
 {
     fx_array *total;

@@ -110,8 +110,8 @@ FXI_LIBRARY_LAYER(embedding, fx_embedding_layer, fx_embedding_args)
 
 /* ---- EmbeddingBag ---------------------------------------------------------------------------- */
 
-/* The reductions: Flux's function, ours along an axis (one bag per column), and the constant for
- * fx_scatter (bags at offsets). */
+/* The reductions: the option's value, the function along an axis (one bag per column), and the
+ * constant for fx_scatter (bags at offsets). */
 static const struct reduction {
     const fx_function *function;
     fx_array *(*reduce)(const fx_reduce_args *a);

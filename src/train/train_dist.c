@@ -37,8 +37,8 @@ typedef struct number {
 } number;
 enum { NUMBERS = 16 };
 
-/* Fails on a member that has another number than rank 0. The others fail in their next operation,
- * because fxi_together_end then refuses it for this member. */
+/* Fails on a member that has another number than rank 0. The others fail in their next operation:
+ * fxi_together_end tells them that this member cannot continue. */
 static fx_status compare(const fxi_together *g, int n, const number *mine)
 {
     FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);

@@ -14,17 +14,16 @@ typedef bool (*fxi_chosen_fn)(const fx_array *x, void *user);
 enum { FXI_EVALUATED_AT_ONCE = 16 << 20 };
 
 /* Evaluates in one plan the pending arrays of an object that `chosen` selects (NULL: all), unless
- * they take more than FXI_EVALUATED_AT_ONCE bytes. The evaluation counters of the calling loop do
- * not include it. */
+ * they take more than FXI_EVALUATED_AT_ONCE bytes. The warning about loops without a scope does not
+ * count this evaluation. */
 fx_status fxi_evaluate_new(void *object, fxi_chosen_fn chosen, void *user);
-/* Between suspend and resume, fxi_evaluate_new does nothing in this thread: a text may describe a
- * million small layers, and the limit applies to the whole model. Calls nest. */
+/* Between suspend and resume, fxi_evaluate_new does nothing in this thread: a text may describe
+ * thousands of small layers, and the limit applies to the whole model. Calls nest. */
 void fxi_evaluate_new_suspend(void);
 void fxi_evaluate_new_resume(void);
 
-/* Between suspend and resume, which takes the value that suspend returned, the calling thread does
- * not evaluate pending nodes only because there are many of them: their shapes may not fit in any
- * memory. */
+/* Between suspend and resume the calling thread starts no evaluation because many nodes are
+ * pending: their shapes may not fit in any memory. resume takes the value that suspend returned. */
 bool fxi_implicit_suspend(void);
 void fxi_implicit_resume(bool before);
 

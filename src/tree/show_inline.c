@@ -150,7 +150,7 @@ static void put_slices(fx_text *text, cells c)
             c.at += index[a] * stride(&c, a);
         put_matrix(text, &c);
     }
-    if (!last_axis) /* without it Julia would read fewer axes */
+    if (!last_axis) /* without these semicolons Julia would read an array of fewer axes */
         put_semicolons(text, c.node->ndim);
 }
 

@@ -1,9 +1,9 @@
 /* walk.c: maps and visits, built on the walk over objects (tree_walk.c). A map makes a new object;
  * a visit calls a function for every array once.
  *
- * A map works bottom-up and makes a new object only where a child changed. An object whose arrays
- * all stay is returned itself, as Functors.fmap does for leaves. Fields that are not children are
- * copied byte by byte. Functions and leaf types stay unchanged.
+ * A map works bottom-up and makes a new object only where a child changed. If no array of an object
+ * changes, the result is the object itself, as Functors.fmap does for leaves. Fields that are not
+ * children are copied byte by byte. Functions and leaf types stay unchanged.
  *
  * An array that is a view of another array of the same object (W and its transpose) is tied to it:
  * a map turns it into the same view of the mapped array, and it is not a parameter of its own. An
