@@ -1,6 +1,6 @@
 /* bench_convolutions.c: measures single convolutions of each class of shape that the CPU treats
- * differently (cpu_plugin.c, cpu_conv.c): with one group, with one tap, depthwise, with groups,
- * with a dilation, transposed, along one and three axes.
+ * differently (cpu_plugin.c, cpu_conv.c): with one group, with a kernel of one element, depthwise,
+ * with groups, with a dilation, transposed, along one and three axes.
  *
  * A row computes the value, or the value and both gradients, from arrays in the library's order.
  * The copies into another order, which a kernel library may need, are part of the time.

@@ -80,7 +80,7 @@ static fx_array *filled(fx_dtype type, int n, const int64_t *sizes)
     return x;
 }
 
-/* Indices from 0 to below n. */
+/* Random indices from 0 to n − 1. */
 static fx_array *indices(int64_t count, int64_t n)
 {
     fx_array *pick = fx_floor(fx_mul(fx_rand(count), (double)n));

@@ -3,11 +3,10 @@
  *
  * A function of mapobs augments batches of images: it mirrors them at random, blurs them, adds
  * noise and normalises. The number of blurs is chosen so that a batch costs as much as a training
- * step of the network, which is measured first. Rows are the time per step of the whole loop,
- * serial and with one worker (.parallel), and the share of the loader's time that the worker hides.
- * If a training step alone takes s, a step of the serial loop t and one with the worker u, this
- * share is (t − u) / (t − s). The row by-step is the cost of a batch, (t − s) / s, and should be
- * about 1.
+ * step of the network, which is measured first. Rows are the time per training step of the whole
+ * loop, serial and with one worker (.parallel), and the share of the loader's time that the worker
+ * hides. If a training step takes s alone, t in the serial loop and u with the worker, this share
+ * is (t − u) / (t − s). The row by-step is the cost of a batch, (t − s) / s, and should be about 1.
  *
  * Two threads need two cores, which other programs use too, and they would dominate differences of
  * medians. So s, t and u are minima over short, alternating passes; the clock starts when the first

@@ -2,7 +2,8 @@
 """Measures the cases of bench_runner with PyTorch (peer.py describes options, rows and limits).
 
 Variants: eager, and with --compile torch.compile of the function, of forward pass and loss, and of the optimiser.
-Training steps also vary the optimiser (foreach, fused) and the layout (channels-last), predictions TorchScript.
+Training steps also vary the optimiser (foreach, fused) and the layout (channels-last). Predictions and the cases chain/…
+also have a variant with TorchScript.
 
 The caller chooses threads and instruction set; run.py sets them to the best of the machine. PyTorch is
 row-major: cflux's 1000×1024 array, whose first axis is contiguous, is a (1024, 1000) tensor here.

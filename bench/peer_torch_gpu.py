@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Measures the cases of bench_gpu.c with PyTorch, and prints rows in the format of bench_runner.
 
-Variants: eager, and torch.compile with the modes default and reduce-overhead (CUDA graphs; the optimiser is then
-fused Adam in the same graph) for the cases that can be compiled. For networks with convolutions also
-"deterministic": eager, limited to those algorithms of cuDNN that give the same bits in every run, as cflux is; the
-other variants may use all algorithms. TensorFloat-32 is off for products and for convolutions, except in the cases
-whose name says tf32: PyTorch's own default would use it in convolutions. With --tf32 it is on in all cases.
-A time is that of evaluations queued one after the other, between two events on a GPU, by the clock on a CPU.
+Variants: eager, and torch.compile with the modes default and reduce-overhead (CUDA graphs). For networks the
+optimiser is fused Adam, which is not compiled, and on a GPU there is a variant "graphed": the whole training step as
+one CUDA graph. For networks with convolutions also "deterministic": eager, limited to those algorithms of cuDNN that
+give the same bits in every run, as cflux is; the other variants may use all algorithms. Adam alone is measured eager
+only. TensorFloat-32 is off for products and for convolutions, except in the cases whose name says tf32: PyTorch's own
+default would use it in convolutions. With --tf32 it is on in all cases. A time is that of evaluations queued one
+after the other, between two events on a GPU, by the clock on a CPU.
 
   peer_torch_gpu.py [--device cuda] [--seconds S] [--tiny] [--tf32] [--eager] [--variant PART]… [part of a name …]
   peer_torch_gpu.py --list

@@ -10,7 +10,8 @@ compiles (torch.compile). The table compares with the fastest peer. A row that o
 again, at most twice. The files are written after each case, so an interrupted run keeps what it has measured.
 The last lines name the cases that no peer measured, and the variants that failed.
 
-Usage: run.py --runner PATH [--out FOLDER] [--seconds S] [--threads N] [--commit C] [--warm-up S] [part of a name…]
+Usage: run.py --runner PATH [--out FOLDER] [--seconds S] [--threads N] [--commit C] [--warm-up S] [--no-onednn]
+              [--peers FOLDER] [part of a name…]
 """
 import argparse
 import datetime
@@ -105,8 +106,8 @@ class Peers:
         self.latest = (None, {})  # a case train/… and each peer's rows of it
 
     def measure(self, case):
-        """Returns (server, row) for every row of the case. A peer has no other program for record/… than for
-        train/…, so that its rows are measured once."""
+        """Returns (server, row) for every row of the case. A peer has the same program for record/… and train/…, so
+        it is measured once for both."""
         same = case.replace("record/", "train/", 1)
         known = self.latest[1] if self.latest[0] == same != case else {}
         found = {}

@@ -2,7 +2,7 @@
 """Predicts the time of data-parallel training, and compares the predictions with runs over slowed links.
 
 Without an exchange a training step takes T. A third of T is the forward pass. In the rest, the backward pass, each layer takes a share in
-proportion to its multiplications. cflux joins the gradients to buckets (src/optim/average.c) and exchanges them one after the
+proportion to its multiplications. cflux joins the gradients into buckets (src/optim/average.c) and exchanges them one after the
 other. The exchange of a bucket begins when its last gradient has been computed and the previous bucket has arrived:
 
     begin(k) = max(ready(k), end(k−1))    end(k) = begin(k) + cost(bytes(k))    training step = end(last)
