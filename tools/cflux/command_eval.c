@@ -233,12 +233,12 @@ const command command_eval = {
     .most = -1,
     .examples = "cflux eval digits.bson --data digits.csv\n",
     .about =
-        "Prints the loss. For classes it also prints the accuracy, the confusion matrix (the "
-        "number of observations by actual and predicted class), and the precision, recall and F1 "
-        "score of each class. For numbers it also prints the mean absolute error (MAE), the root "
-        "of the mean squared error (RMSE) and the coefficient of determination (R²); if there are "
-        "several targets, also for each target. For a "
-        "language model it also prints the perplexity and the loss per character.",
+        "Prints the loss. For classes it also prints the accuracy, the precision, recall and F1 "
+        "score of each class, and for at most 40 classes the confusion matrix (the number of "
+        "observations by actual and predicted class). For numbers it also prints the mean absolute "
+        "error (MAE), the root of the mean squared error (RMSE) and the coefficient of "
+        "determination (R²); for 2 to 40 targets, also those of each target. For a language model "
+        "it also prints the perplexity and the loss per character.",
     .options = options,
     .run = run_eval,
 };
