@@ -55,7 +55,7 @@ static int run_generate(int n, char **operands)
     if (fx_error_status() != FX_OK)
         return fail_library(EXIT_BAD_INPUT);
     void *predictor =
-        input_file_ends(path) ? fx_predictor(path, fx_load_entries(path, NULL)) : NULL;
+        input_file_has_end(path) ? fx_predictor(path, fx_load_entries(path, NULL)) : NULL;
     if (!predictor || fx_is_error(predictor))
         return fail_library(EXIT_BAD_INPUT);
     void *about = model_file_entry(predictor, "about");

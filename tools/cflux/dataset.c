@@ -389,12 +389,12 @@ static bool holds_models(const char *path)
 /* The kind of a path that is not read as CSV, for messages; NULL: it is read as CSV. */
 static const char *other_kind(const char *path)
 {
-    return is_folder(path)                  ? "a folder"
-           : image_is_called_so(path)       ? "an image"
-           : ends_with(path, ".npz")        ? "an npz file"
-           : ends_with(path, ".npy")        ? "an npy file"
-           : input_file_is_called_idx(path) ? "an IDX file"
-                                            : NULL;
+    return is_folder(path)           ? "a folder"
+           : is_image_name(path)     ? "an image"
+           : ends_with(path, ".npz") ? "an npz file"
+           : ends_with(path, ".npy") ? "an npy file"
+           : is_idx_name(path)       ? "an IDX file"
+                                     : NULL;
 }
 
 bool dataset_is_csv(const char *path)
@@ -420,16 +420,16 @@ static int check_csv_options(const data_request *r)
 
 static int read_data_file(const data_request *r, dataset *d)
 {
-    return ends_with(r->path, ".npz")          ? read_npz(r, d)
-           : ends_with(r->path, ".npy")        ? read_npy(r, d)
-           : input_file_is_called_idx(r->path) ? read_idx_file(r, d)
-                                               : read_csv(r, d);
+    return ends_with(r->path, ".npz")   ? read_npz(r, d)
+           : ends_with(r->path, ".npy") ? read_npy(r, d)
+           : is_idx_name(r->path)       ? read_idx_file(r, d)
+                                        : read_csv(r, d);
 }
 
 static int read_any(const data_request *r, dataset *d)
 {
     const path_kind kind = kind_of_path(r->path);
-    const bool image = kind != PATH_FOLDER && image_is_called_so(r->path);
+    const bool image = kind != PATH_FOLDER && is_image_name(r->path);
     if (kind == PATH_ABSENT)
         return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
     if (holds_models(r->path))
@@ -446,7 +446,7 @@ static int read_any(const data_request *r, dataset *d)
                     r->path);
     if (r->tokenizer && kind == PATH_FOLDER)
         return fail(EXIT_BAD_INPUT, "%s is a folder: expected text files", r->path);
-    if (r->tokenizer && !input_file_ends(r->path))
+    if (r->tokenizer && !input_file_has_end(r->path))
         return fail_library(EXIT_BAD_INPUT);
     if (r->tokenizer)
         return r->context ? read_text_pieces(r, d) : read_text_lines(r, d);
@@ -454,7 +454,7 @@ static int read_any(const data_request *r, dataset *d)
         return read_image_files(r, d);
     if (kind == PATH_FOLDER)
         return read_folder(r, d);
-    if (!input_file_ends(r->path) || (r->target && !input_file_ends(r->target)))
+    if (!input_file_has_end(r->path) || (r->target && !input_file_has_end(r->target)))
         return fail_library(EXIT_BAD_INPUT);
     return read_data_file(r, d);
 }

@@ -36,7 +36,7 @@ static void add_image(const char *name, void *user)
 {
     image_list *l = user;
     char *path = l->failed ? NULL : joined_path(l->folder, name);
-    if (name[0] == '.' || !image_is_called_so(name) || !path || kind_of_path(path) == PATH_FOLDER) {
+    if (name[0] == '.' || !is_image_name(name) || !path || kind_of_path(path) == PATH_FOLDER) {
         l->failed = !path;
         free(path);
         return;
@@ -182,7 +182,7 @@ static int list_images(const char *path, bool test, bool named, image_list *l)
 bool holds_images(const char *path)
 {
     if (kind_of_path(path) != PATH_FOLDER)
-        return image_is_called_so(path);
+        return is_image_name(path);
     image_list l = {0};
     const bool found = list_images(path, false, false, &l) == EXIT_FINE && l.n > 0;
     free_list(&l);
@@ -214,8 +214,8 @@ static int wanted_size(const data_request *r, image_size *out)
                                      : fail(EXIT_BAD_INPUT, "--shape %s: %s", r->shape, why);
 }
 
-/* Reads the sizes of all images, and fills in what --shape does not give: the width and height,
- * which must then be those of every image, and the channels, three if one image has colours. */
+/* Reads the sizes of all images. Without --shape, all images must have the same width and height.
+ * Unless --shape gives the channels, there are three if any image has colours, else one. */
 static int decide_size(image_list *l, image_size *io_size)
 {
     char why[IMAGE_WHY];

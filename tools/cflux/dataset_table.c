@@ -236,8 +236,9 @@ static bool has_decimal_comma(const data_request *r)
     return r->decimal ? *r->decimal == ',' : r->comma;
 }
 
-/* True for numbers that contain the mark, such as 12,5 or 1,000,000 or 1,000.5 for a comma. For a
- * point the date 12.05.2024 is none, because its groups have other lengths than thousands. */
+/* True for a number that contains the mark. For a comma: 12,5 and 1,000,000 and 1,000.5. For a
+ * point, the date 12.05.2024 is not such a number: after a second mark there must be three digits.
+ */
 static bool is_number_with(char mark, const char *text)
 {
     static const char digits[] = "0123456789";

@@ -34,13 +34,15 @@ const char *table_sentence(const fx_error *e, const char *whose, char *text, siz
 /* The longest line of a failure. */
 enum { FAILURE_TEXT = 4096 };
 
-/* For several processes that run one command (members.h). From hold on, the first failure is kept
- * and not printed; held returns it ("" if there is none), print_held prints it, discard forgets it.
- * From silence on, nothing is printed. */
+/* For several processes that run one command (members.h). */
+/* Holds failures: the first one from now on is kept, and none is printed. */
 void failure_hold(void);
+/* The failure that is held; "" if there is none. */
 const char *failure_held(void);
+/* Ends the holding: the first prints the failure that is held, the second forgets it. */
 void failure_print_held(void);
 void failure_discard(void);
+/* true: prints no failures and no warnings, until it is called with false. */
 void failure_silence(bool on);
 
 /* Records an out-of-memory error and returns an error object. */

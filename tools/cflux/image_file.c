@@ -23,7 +23,7 @@ static bool ends(const char *name, const char *ending)
     return n > m && same_letters(name + n - m, ending, m);
 }
 
-bool image_is_called_so(const char *name)
+bool is_image_name(const char *name)
 {
     return ends(name, ".png") || ends(name, ".jpg") || ends(name, ".jpeg");
 }

@@ -13,7 +13,7 @@ typedef struct image_size {
 enum { IMAGE_WHY = 300 }; /* bytes of the reason for a failure */
 
 /* True if the file's name ends in .png, .jpg or .jpeg, in any case. */
-bool image_is_called_so(const char *name);
+bool is_image_name(const char *name);
 
 /* False with the reason in `why` if an image of this size has more than 2^28 pixels. */
 bool image_size_fits(const image_size *size, char why[IMAGE_WHY]);

@@ -24,7 +24,7 @@ static bool is_csv(const char *path)
     return name_has(path, ".csv");
 }
 
-bool input_file_is_called_idx(const char *path)
+bool is_idx_name(const char *path)
 {
     return !is_csv(path) && (name_has(path, "idx") || name_has(path, "ubyte"));
 }
@@ -34,7 +34,7 @@ bool input_file_is_called_idx(const char *path)
 static bool is_idx(const char *path, const unsigned char head[HEAD])
 {
     if (head[0] == 0x1F && head[1] == 0x8B)
-        return input_file_is_called_idx(path);
+        return is_idx_name(path);
     return head[0] == 0 && head[1] == 0 && head[2] >= 8 && head[2] <= 14 && head[3] >= 1 &&
            head[3] <= FX_MAX_DIMS;
 }
@@ -114,7 +114,7 @@ static bool is_file(const char *path)
     return false;
 }
 
-bool input_file_ends(const char *path)
+bool input_file_has_end(const char *path)
 {
     const bool standard = strcmp(path, "/dev/stdin") == 0;
     if (kind_of_path(path) != PATH_DEVICE || is_own_terminal(path))

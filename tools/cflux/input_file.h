@@ -18,10 +18,10 @@ typedef struct input_file {
 bool input_file_read(const char *path, input_file *out);
 
 /* True if the name is that of an IDX file. A name that contains .csv too is a CSV file. */
-bool input_file_is_called_idx(const char *path);
+bool is_idx_name(const char *path);
 
 /* True for a file that has an end: a regular file, a pipe or the terminal. False for other devices,
  * which may have none (recorded). */
-bool input_file_ends(const char *path);
+bool input_file_has_end(const char *path);
 
 #endif

@@ -42,8 +42,8 @@ static char *replace(char *at, const char *word, const char *by)
     return at + strlen(by);
 }
 
-/* Writes some rules as versions did that did not print the names of their numbers, so that training
- * can be resumed from the checkpoints of these versions. The text becomes shorter. */
+/* Removes the names of numbers from some rules, because earlier versions did not print them: so
+ * training can be resumed from checkpoints of these versions. The text becomes shorter. */
 static void cut_names(char *text)
 {
     static const struct {

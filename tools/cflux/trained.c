@@ -129,7 +129,7 @@ bool trained_is_language(const trained *t)
 int trained_load(const char *path, trained *t, problem *p)
 {
     int64_t sizes[FX_MAX_DIMS];
-    void *loaded = input_file_ends(path) ? fx_load_entries(path, NULL) : NULL;
+    void *loaded = input_file_has_end(path) ? fx_load_entries(path, NULL) : NULL;
     void *entries = loaded ? fx_predictor(path, loaded) : NULL;
     if (!entries || fx_is_error(entries))
         return fail_library(EXIT_BAD_INPUT);
