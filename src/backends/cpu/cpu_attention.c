@@ -11,13 +11,13 @@
  *   2. exponentials (cpu_isa_attention.h);
  *   3. sums over the rows, added to the lanes' results: the register tile reads the panel itself as
  *      its packed left matrix, and the terms as panels that serve all lanes of a group.
- * A part computes groups of PANELS panels. With a causal mask it skips what the mask hides from a
- * whole panel, which is half of the arithmetic. Sizes alone decide the order of all sums.
+ * A part computes groups of PANELS panels. With a causal mask it skips the rows that the mask hides
+ * from a whole panel: about half of the arithmetic. Sizes alone decide the order of all sums.
  *
- * A step with all three gradients has five products, where one step for q and one for k and v have
- * seven. Its rows, which are queries, have results too: each panel adds to them the products of its
- * lanes' keys and gradients. All groups of a head add to the same rows, so a part computes whole
- * heads.
+ * A step with all three gradients has five products, where the two separate steps, one for q and
+ * one for k and v, have seven. Its rows, which are queries, have results too: each panel adds to
+ * them the products of its lanes' keys and gradients. All groups of a head add to the same rows, so
+ * a part computes whole heads.
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
@@ -146,7 +146,7 @@ static void run_tiles(const job *j, fxi_gemm_tiles *t, int64_t b)
 {
     const fxi_gemm_core *core = j->simd->gemm;
     const int64_t n = t->n, whole = n / core->nr * core->nr;
-    /* Lanes that do not exist are computed too, so a panel needs no other tile. */
+    /* Lanes that do not exist are computed too, so all panels use the same tile. */
     t->m = j->width;
     t->acs = t->ccs = j->width;
     t->n = whole;

@@ -47,10 +47,10 @@ static bool plugin_takes(const fx_step *step, bool bare)
     return status != FX_STATUS_UNSUPPORTED;
 }
 
-/* The plugin is asked first, even where our kernels would take more of the epilogue. If it takes
- * the bare product but not this epilogue, the answer is UNSUPPORTED: the planner then retries
- * with a shorter epilogue and makes a step of what it cut off (docs/design/0006). Any other error
- * of the plugin, such as missing memory, is returned and not hidden by a slower kernel. */
+/* The plugin is asked first, even where our kernels would compute more of the epilogue. If it takes
+ * the bare product but not this epilogue, the answer is UNSUPPORTED: the planner then retries with
+ * a shorter epilogue and makes a step of what it cut off (docs/design/0006). Any other error of the
+ * plugin, such as missing memory, is returned and not hidden by a slower kernel. */
 static fx_status cpu_prepare(fx_device *device, fx_step *step)
 {
     (void)device;

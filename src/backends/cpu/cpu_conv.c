@@ -5,7 +5,7 @@
  * x. A kernel of one tap is a matrix already (cpu_conv_product.c). 3×3 kernels of many channels
  * need fewer multiplications (cpu_conv_winograd.c). Where channels are few, vectors run along the
  * windows (cpu_conv_direct.c; with groups, cpu_conv_masked.c); otherwise they run along the
- * output's channels (cpu_conv_gather.c), a method that takes every convolution.
+ * output's channels (cpu_conv_gather.c), a method that computes every convolution.
  */
 #include "conv_infinite.h"
 #include "cpu_conv.h"
@@ -242,9 +242,8 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
         fxi_cpu_finish(&finish);
         return FX_OK;
     }
-    /* Every method writes all elements of the output, so nothing clears it beforehand: one thread
-     * would write all of a gradient for nothing. The gathering method computes whatever the others
-     * decline. */
+    /* Every method writes all elements of the output, so it is not cleared first, which one thread
+     * would do alone. The gathering method computes what the others decline. */
     if (!fxi_cpu_conv_product(&g, kind, x, w, y, &status) &&
         !fxi_cpu_conv_winograd(&g, kind, x, w, y, &status) &&
         !fxi_cpu_conv_direct(&g, kind, x, w, y, &status))

@@ -68,10 +68,10 @@ bool fxi_cpu_conv_winograd_suits(const fxi_conv_geometry *g, int kind);
  * convolution of these sizes. */
 bool fxi_cpu_conv_multiplies_less(const fx_step *step);
 
-/* Computes a convolution of Float32 along two axes with groups of few channels; reads x where it
- * is. Returns true, with FX_OK or FX_STATUS_MEMORY in *out_status; or false if the method does not
- * suit these sizes or this instruction set. Every element of the output is written. WEIGHT: x and y
- * need not be finite. */
+/* Computes a convolution of Float32 along two axes with groups of few channels; reads x in its own
+ * memory, without a copy. Returns true, with FX_OK or FX_STATUS_MEMORY in *out_status; or false if
+ * the method does not suit these sizes or this instruction set. Every element of the output is
+ * written. WEIGHT: x and y need not be finite. */
 bool fxi_cpu_conv_masked(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                          fx_status *out_status);
 bool fxi_cpu_conv_masked_suits(const fxi_conv_geometry *g, int kind);

@@ -6,7 +6,7 @@
  * neighbouring windows are neighbours again. Rows share their padding: where the right padding of a
  * row and the left padding of the next overlap, they are the same zeros, so pitch may be less than
  * the length that a row of windows reads. Windows between the last of a row and the first of the
- * next are computed too and thrown away; skipping them would break up the vectors.
+ * next are computed too and their results are discarded; skipping them would break up the vectors.
  *
  *   FORWARD  y(q, o) = Σ x(q + offset(k))·w(k, o), k: taps and channels
  *   DATA     the same with gy for x and the kernel reversed, for strides of 1
@@ -725,7 +725,7 @@ static fx_status run_weight(weight_job *w, bool *out_finite)
 /* ---- the choice ------------------------------------------------------------------------------ */
 /* The efficiency of the gathering method, at most 1: how full its vectors along the channels would
  * be, times the part of its time that is sums and not transpositions. */
-static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind)
+static double gather_efficiency(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const int64_t columns = kind == FX_CONV_DATA ? g->cin : g->cout;
     const int64_t filled = fxi_cpu_divide_up(columns, l->core->lanes) * l->core->lanes;
@@ -735,7 +735,7 @@ static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind
 
 /* The efficiency of this method, at most 1: the part of its vectors that holds windows which exist.
  */
-static double windows_pay(const layout *l)
+static double direct_efficiency(const layout *l)
 {
     return (double)(l->out[0] * l->rows) / (double)l->windows;
 }
@@ -763,7 +763,7 @@ static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
         return false;
     if (kind == FX_CONV_WEIGHT && images_of(g, l) * windows < FEW_VECTORS * l->core->lanes)
         return false;
-    return channels_pay(g, l, kind) < 0.8 * windows_pay(l) &&
+    return gather_efficiency(g, l, kind) < 0.8 * direct_efficiency(l) &&
            l->out[0] * l->out[1] >= FEW_WINDOWS &&
            scratch_length(l) * (int64_t)l->size <= MOST_BYTES &&
            windows * fxi_cpu_max(g->cout, l->core->columns) * (int64_t)l->size <= MOST_BYTES;

@@ -1,5 +1,6 @@
-/* cpu_conv_gather.c: convolution with vectors along the output's channels. It takes every
- * convolution; cpu_conv.c uses it where the direct method does not suit.
+/* cpu_conv_gather.c: convolution with vectors along the output's channels. It computes every
+ * convolution whose rows of windows are not too long for 32-bit offsets; cpu_conv.c uses it where
+ * no other method suits.
  *
  * If images are small, vectors along the windows would be partly empty; vectors along the channels
  * are full. One kernel serves the three kinds. It is a matrix product whose left matrix is never
@@ -33,8 +34,8 @@ enum {
     SHARE_WINDOWS = 1024,
     MOST_SHARES = 8,
     ENOUGH_UNITS = 16,
-    FEW_COLUMNS =
-        8, /* columns written at a time: more, a power of two apart, would share cache sets */
+    FEW_COLUMNS = 8, /* columns written at a time without a transpose in registers: more columns,
+                        often a power of two apart, would compete for the same cache sets */
     HEAD = 64
 };
 
@@ -78,7 +79,7 @@ static columns columns_of(const fxi_conv_core *core, int64_t n)
 }
 
 /* Returns a panel's first column, its width in whole vectors, and the number of columns in it that
- * exist. The others are computed from zeros and thrown away. */
+ * exist. The others are computed from zeros, and their results are discarded. */
 static int64_t panel_at(const fxi_conv_core *core, const columns *c, int64_t panel,
                         int64_t *out_width, int64_t *out_columns)
 {
@@ -223,7 +224,7 @@ static unit unit_at(const reading *r, int64_t batch, int64_t number)
 }
 
 /* Lists where the unit's windows begin in the scratch and returns their number. Copies of the last
- * one fill the list up to a whole tile; their results are thrown away. */
+ * one fill the list up to a whole tile; their results are discarded. */
 static int64_t list_windows(const reading *r, const unit *u, int32_t *list)
 {
     const axis *a = r->axes;
@@ -391,10 +392,10 @@ static void pack_panel(void *user, int64_t number)
                               n, whole, s->column_stride, width, r->size);
 }
 
-/* Copies n columns of one image's windows from a panel of the result into the output. `turned`:
+/* Copies n columns of one image's windows from a panel of the result into the output. `transposed`:
  * memory for as many columns. */
 static void put_windows(const window_job *s, const unit *u, const char *y, int64_t width,
-                        char *turned, char *out, int64_t n)
+                        char *transposed, char *out, int64_t n)
 {
     const reading *r = &s->r;
     const int64_t *o = s->out, length = fxi_length(3, o), line = r->axes[0].windows;
@@ -411,20 +412,20 @@ static void put_windows(const window_job *s, const unit *u, const char *y, int64
     /* With strides (DATA) the elements of a phase are apart from each other in the output. They are
      * first transposed in the cache, because elements of one column, a row of the output, can then
      * be stored by vectors. */
-    fxi_cpu_transpose(turned, y, u->windows, n, width, u->windows, r->size);
+    fxi_cpu_transpose(transposed, y, u->windows, n, width, u->windows, r->size);
     for (int64_t c = 0; c < n; c++)
         for (int64_t k = 0; k < u->planes; k++) {
             const int64_t second = s->phase[1] + u->row * s->stride[1];
             const int64_t third = s->phase[2] + (u->plane + k) * s->stride[2];
             const int64_t at = s->phase[0] + o[0] * (second + o[1] * third);
-            r->core->spread(
-                &(fxi_conv_rows){.d = fxi_at_out(out, c * length + at, r->size),
-                                 .s = fxi_at(turned, c * u->windows + k * u->rows * line, r->size),
-                                 .dpitch = o[0] * s->stride[1],
-                                 .spitch = line,
-                                 .stride = s->stride[0],
-                                 .n = line,
-                                 .rows = u->rows});
+            r->core->spread(&(fxi_conv_rows){
+                .d = fxi_at_out(out, c * length + at, r->size),
+                .s = fxi_at(transposed, c * u->windows + k * u->rows * line, r->size),
+                .dpitch = o[0] * s->stride[1],
+                .spitch = line,
+                .stride = s->stride[0],
+                .n = line,
+                .rows = u->rows});
         }
 }
 
@@ -590,7 +591,7 @@ static fx_status run_data(window_job *s)
     s->columns = columns_of(s->r.core, g->cin);
     s->tap_stride = g->depth;
     s->column_stride = g->taps;
-    /* Rare: a kernel that skips elements loses information. */
+    /* Rare: such a forward convolution ignores elements of x. */
     if (!reaches_all(g, s->r.axes))
         memset(s->result, 0, (size_t)(g->batch * g->groups * g->cin * g->xs) * g->size);
     /* A phase from the size of x on has no positions. */
@@ -747,8 +748,9 @@ static fx_status run_weight(weight_job *w)
     /* Each share has its own copy of the sums, so few windows get few shares. */
     w->shares =
         fxi_cpu_min(w->units, fxi_conv_shares(g->batch * g->positions, SHARE_WINDOWS, MOST_SHARES));
-    /* Each block copies the share's windows of x again, which one thread would do for nothing. The
-     * bits do not depend on the blocks, so their number may follow the threads. */
+    /* Each block copies the share's windows of x again, so there are only as many blocks as the
+     * threads need. Their number may depend on the threads, because the bits do not depend on the
+     * blocks. */
     w->blocks =
         fxi_cpu_min(w->columns.panels, fxi_cpu_divide_up(fx_num_threads(), g->groups * w->shares));
     w->parts = fxi_cpu_parts(g->groups * w->shares * w->blocks,
@@ -777,7 +779,7 @@ static fx_status run_weight(weight_job *w)
 
 /* Blocks are cut along axes 1 and 2 only, so one row of windows is always in one block. Where a row
  * with all channels would not fit in the scratch and is the whole image (one spatial axis), axes 0
- * and 1 are exchanged, which leaves the order of memory as it is. */
+ * and 1 are exchanged, which does not change the order in memory. */
 static fxi_conv_geometry cut_along_rows(const fxi_conv_geometry *given, int kind)
 {
     fxi_conv_geometry g = *given;
@@ -797,7 +799,7 @@ static fxi_conv_geometry cut_along_rows(const fxi_conv_geometry *given, int kind
 
 fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *given, int kind, void *x, void *w, void *y)
 {
-    const fxi_conv_geometry turned = cut_along_rows(given, kind), *g = &turned;
+    const fxi_conv_geometry exchanged = cut_along_rows(given, kind), *g = &exchanged;
     const reading r = {.core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64], .size = g->size};
     const int64_t taps = g->k[0] + g->k[1] + g->k[2];
     int32_t *lists = fxi_malloc(2 * (size_t)taps * sizeof *lists);

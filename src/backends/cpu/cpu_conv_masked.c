@@ -1,5 +1,5 @@
 /* cpu_conv_masked.c: convolutions with groups of few channels, such as depthwise ones, along two
- * axes: vectors along the windows of a row, which read x in its place.
+ * axes: vectors run along the windows of a row, and x is read in its own memory.
  *
  * Such a convolution multiplies each element a few times only, so copies of images and of results
  * take as long as the sums. Here nothing is copied: a vector of windows loads its taps where they
@@ -13,8 +13,8 @@
  *            elements of x have taps of their own, and are interleaved.
  *   WEIGHT   gw = Σ x·gy over the windows of all images
  *
- * Taps outside x are left out of the sums, not multiplied by 0, so numbers that are not finite need
- * no attention.
+ * Taps outside x are left out of the sums, not multiplied by 0, so infinities and NaN need no
+ * special case.
  *
  * A unit of work is one or two output channels of an image; for WEIGHT, those of all images, or of
  * some. The order of every sum depends on the shapes only, and outputs do not depend on the other
@@ -40,8 +40,8 @@ enum {
 };
 
 /* Of the lanes of vectors, the part that holds windows must be at least this: 7 windows
- * are enough for a vector of 16 lanes. With fewer, most of the work would be for nothing, and an
- * image is so small that copying it takes little time. */
+ * are enough for a vector of 16 lanes. With fewer, most of the lanes would be empty, and an image
+ * is so small that copying it takes little time. */
 static const double FULL = 0.4;
 
 typedef struct job {
@@ -82,8 +82,8 @@ static void set_taps(job *s, bool against)
     s->tap0 = against ? g->taps - 1 : 0;
 }
 
-/* Fills in the sizes. `planes[0][rows][1]` is missing if a tile of two columns needs more registers
- * than there are; units then have one column. With strides of 1, the gradient of data is a
+/* Fills in the sizes. `planes[0][rows][1]` is NULL if a tile of two columns needs more registers
+ * than the processor has; units then have one column. With strides of 1, the gradient of data is a
  * convolution of gy with the padding with which each element of x reaches all windows that read it.
  */
 static void set_sizes(job *s)
@@ -310,8 +310,8 @@ bool fxi_cpu_conv_masked_suits(const fxi_conv_geometry *g, int kind)
            (s.tile.terms == 1 || s.tile.terms * s.inner * (int64_t)sizeof(float) <= MOST_BYTES);
 }
 
-/* Masks and the values of an epilogue are in one block of memory, taken before anything is written:
- * without it the output is as it was. */
+/* Masks and the values of an epilogue are in one block of memory. It is allocated before anything
+ * is written: if that fails, the output is unchanged. */
 bool fxi_cpu_conv_masked(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                          fx_status *out_status)
 {

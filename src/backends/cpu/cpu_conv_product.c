@@ -24,7 +24,7 @@
 #include <string.h>
 
 enum {
-    ENOUGH_UNITS = 8,     /* units that keep any number of threads busy, one in each */
+    ENOUGH_UNITS = 8,     /* from this number of units on, each unit is computed by one thread */
     FEW_POSITIONS = 16,   /* fewer rows do not fill a tile of the product */
     SHARE_WINDOWS = 1024, /* positions of a share */
     MOST_SHARES = 8       /* each share has sums as large as the result */
@@ -197,7 +197,7 @@ static fx_status run_unit(const job *q, int64_t unit, char *picked, void *memory
 /* ---- all units ------------------------------------------------------------------------------- */
 
 /* A thread's scratch begins with the dense positions; packed operands of the product follow. A
- * product in the calling thread cannot fail, because its memory is there. */
+ * product in the calling thread cannot fail, because it allocates nothing. */
 static void run_part(void *user, int64_t part, void *scratch)
 {
     const job *q = user;
@@ -263,7 +263,7 @@ static fxi_gemm image_product(const fxi_conv_geometry *g, int kind, int64_t rows
                           .rsb = 1,
                           .csb = rows,
                           .csc = g->cin};
-    /* The same product for both; DATA reads the kernel transposed. */
+    /* FORWARD and DATA: one product; DATA reads the kernel transposed. */
     const bool data = kind == FX_CONV_DATA;
     return (fxi_gemm){.m = rows,
                       .n = data ? g->cin : g->cout,

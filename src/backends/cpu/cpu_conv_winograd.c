@@ -36,8 +36,8 @@
  *
  * Numbers that are not finite: Inf − Inf is NaN in a transformation where the sum is infinite; and
  * an intermediate sum may overflow although no result does. Neither can give a finite result,
- * because no addition or multiplication does that. So an image whose results are not all finite is
- * computed again by the other methods.
+ * because no sum with such a number and no product with it is finite. So an image whose results are
+ * not all finite is computed again by the other methods.
  */
 #include "cpu_conv.h"
 #include "cpu_parallel.h"
@@ -107,7 +107,8 @@ static double cost_of_rows(const job *s, int64_t rows)
     return (double)(vectors + (vectors % 3 == 1)) / (double)(rows * s->across);
 }
 
-/* As many rows as the cache holds and few enough for many units, of those numbers the one with the
+/* The number of rows of a unit: at most as many as the cache holds, and few enough for ENOUGH_UNITS
+ * units, but at least FEW_POINTS tiles. Of the numbers above half of this maximum, the one with the
  * fullest vectors. */
 static int64_t choose_rows(const job *s, int64_t all)
 {

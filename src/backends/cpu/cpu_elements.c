@@ -37,7 +37,7 @@ typedef struct job {
     fxi_index_merge_fn merge;
     char neutral[8];
     bool streams; /* stores bypass the caches */
-    bool fetches; /* requests columns early */
+    bool fetches; /* prefetches columns of x */
     int64_t parts;
     int64_t bad; /* position of the first index that is out of range; INT64_MAX: none */
 } job;
@@ -52,8 +52,8 @@ static void lower(int64_t *to, int64_t value)
         ;
 }
 
-/* The indices from `first` on as Int64: where they are, or in `wide`. NULL if one is out of
- * range. */
+/* The indices from `first` on as Int64: in their own memory, or in `wide` if they are Int32. NULL
+ * if one is out of range. */
 static const int64_t *next_indices(job *j, int64_t first, int64_t n, int64_t *wide)
 {
     const int64_t *idx = j->narrow ? wide : (const int64_t *)j->idx + first;
@@ -142,7 +142,8 @@ static void pick_part(void *user, int64_t part)
     _Alignas(64) char tile[TILE * 8];
     fxi_cpu_range(j->outer * each, j->parts, part, &r, &to);
     for (; r < to; r++) {
-        /* The column after the last one belongs to another part, which requests it itself. */
+        /* The column after the part's last one belongs to another part.
+         */
         const bool fetch = j->fetches && r + 1 < to;
         fxi_walk_seek(&outers, (r + fetch) / each);
         const char *next = j->x + outers.offset * size;

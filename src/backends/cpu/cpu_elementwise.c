@@ -43,8 +43,7 @@ static bool replaces_operand(const fx_step *step, const void *const *in, const v
 
 fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    /* A step without a program was refused by `prepare`: an instruction has no loop for its
-     * type. */
+    /* `prepare` refused the step: an instruction has no loop for its type. */
     if (!step->ready)
         return fxi_cpu_no_dtype(step, step->out.dtype);
     const int32_t more = fx_step_elementwise(step)->more.n;
@@ -109,7 +108,8 @@ fx_status fxi_cpu_epilogue_prepare_rest(fx_step *step, int added)
             in[k] = one_axis(&in[k], fx_tensor_length(&step->out));
     if (added) {
         epilogue = without_addition(epilogue, nin, rest);
-        /* Nothing reads it any more. As one number it is not loaded either. */
+        /* The remaining instructions do not read this operand. As a single number it is not loaded
+         * either. */
         memset(in[added - 1].stride, 0, sizeof in[added - 1].stride);
     }
     const fxi_program_spec spec = {.program = epilogue,

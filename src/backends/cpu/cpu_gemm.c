@@ -35,16 +35,16 @@ enum {
                        columns and fewer rows are better, because A is packed for each portion of
                        the columns. */
     SMALL = 100000, /* multiplications that one thread does alone */
-    FEW_COLUMNS = 8, /* panels of B: up to this number an A with neighbouring rows is not packed */
-    FEW_ROWS = 8,    /* tiles of rows: up to this number a B that is read by columns is not packed,
-                        whatever the distances of its elements */
-    NEAR = 64,       /* bytes: columns are in the same cache sets if their distance differs by less
-                        from a multiple of PAGE */
-    LITTLE = 8192, /* elements of a matrix that is packed although it is used once, or of an A that
-                      is not divided */
-    PARTS = 8,     /* parts, at least, for several threads */
-    PAGE = 4096,   /* bytes; prefetchers do not cross its end */
-    RUN = 8,       /* terms packed at a time, if their columns are in different pages */
+    FEW_PANELS = 8, /* panels of B: up to this number an A with neighbouring rows is not packed */
+    FEW_TILES = 8,  /* tiles of rows: up to this number a B that is read by columns is not packed,
+                      whatever the distances of its elements */
+    NEAR = 64,      /* bytes: columns are in the same cache sets if their distance differs by less
+                       from a multiple of PAGE */
+    LITTLE = 8192,  /* elements of a matrix that is packed although it is used once, or of an A that
+                       is not divided */
+    PARTS = 8,      /* parts, at least, for several threads */
+    PAGE = 4096,    /* bytes; prefetchers do not cross its end */
+    RUN = 8,        /* terms packed at a time, if their columns are in different pages */
     CACHED_BYTES = 1 << 20, /* of a matrix that the second-level cache may hold */
     B_BYTES = 12 << 20,     /* bytes of packed B: a part of the last-level cache */
     STACK_BYTES =
@@ -119,8 +119,8 @@ static void pack_halves(const product *p, int width, const uint16_t *s, int64_t 
 }
 
 /* all: the rows of A, or columns of B, of the whole product. A large matrix is not in the caches:
- * prefetched, 50257×256 numbers are packed in 2.0 ms in place of 4.8. Prefetches of what is in the
- * caches only take time. */
+ * with prefetches, 50257×256 numbers are packed in 2.0 ms instead of 4.8. For a matrix in the
+ * caches, prefetches only take time. */
 static void pack(const product *p, int width, const void *s, int64_t stride, int64_t depth_stride,
                  int count, int64_t depth, int64_t all, void *d)
 {
@@ -326,7 +326,7 @@ static int64_t terms_at_a_time(const product *p)
 {
     const int64_t k = p->g.k, block = p->kc * fxi_cpu_min(p->nc, p->g.n) * p->size;
     const int64_t blocks = fxi_cpu_divide_up(k, p->kc), most = fxi_cpu_max(1, B_BYTES / block);
-    /* The same for B in its own memory, if several blocks of rows read it. */
+    /* A B in its own memory is divided too, if several blocks of rows read it. */
     if ((!p->pack_b && p->g.m <= ROWS) || blocks <= most)
         return k;
     return fxi_cpu_divide_up(blocks, fxi_cpu_divide_up(blocks, most)) * p->kc;
@@ -362,18 +362,18 @@ static void count_bytes(product *p)
         p->kept_bytes = p->row_parts * p->column_parts * p->c_bytes;
 }
 
-/* Whether B is packed. Tiles read it as rows or by columns, so packing is for many tiles of rows
- * that share it. By columns whose terms are neighbours, a tile is as fast as with packed B, and no
- * time is lost for packing: 256×1024×784 took 3.3 ms in place of 3.7, 256×256×50257 68 ms in place
- * of 90 (AVX2). But a first-level cache may keep only 8 lines of a set, and a tile has more
- * columns. */
+/* Is B packed? Tiles can read it as rows or by columns, so packing pays only if many tiles of rows
+ * share it. By columns whose terms are neighbours, a tile is as fast as with packed B, and no time
+ * is lost for packing: 256×1024×784 took 3.3 ms instead of 3.7, 256×256×50257 68 ms instead of 90
+ * (AVX2). But a first-level cache may keep only 8 lines of a set, and a tile has more columns.
+ */
 static bool packs_b(const product *p)
 {
     const fxi_gemm *g = &p->g;
     const int64_t off = g->csb * p->size % PAGE;
     if (g->rsb == 1 && g->csb != 1 && off >= NEAR && off <= PAGE - NEAR)
         return false;
-    return g->m > (g->csb == 1 ? 2 : FEW_ROWS) * p->mr;
+    return g->m > (g->csb == 1 ? 2 : FEW_TILES) * p->mr;
 }
 
 static product plan_of(int dtype, const fxi_gemm *given)
@@ -412,7 +412,7 @@ static product plan_of(int dtype, const fxi_gemm *given)
         return p;
     /* A tile needs neighbouring rows of A. Even then packing is faster if many panels read columns
      * of A that are far apart. */
-    p.pack_a = p.load || g->rsa != 1 || (g->n > FEW_COLUMNS * core->nr && g->csa > 2 * p.mr);
+    p.pack_a = p.load || g->rsa != 1 || (g->n > FEW_PANELS * core->nr && g->csa > 2 * p.mr);
     p.pack_b = p.load || packs_b(&p);
     p.nc = columns_at_a_time(&p);
     p.kp = terms_at_a_time(&p);
@@ -621,8 +621,9 @@ fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g)
     return plan;
 }
 
-/* An exchanged product has the rows of D apart, a vector's loops add to C only, 16-bit results are
- * rounded before the addition, and a sum of several blocks is complete only after the last one. */
+/* Four kinds of products cannot add D. An exchanged product would read rows of D that are not
+ * neighbours. The loops for a vector add to C only. 16-bit results are rounded before an addition.
+ * A sum of several blocks is complete only after the last one. */
 bool fxi_cpu_gemm_adds(const fxi_gemm_plan *plan)
 {
     const product *p = &plan->p;

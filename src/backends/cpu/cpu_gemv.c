@@ -14,10 +14,11 @@
 #include <string.h>
 
 enum {
-    ROWS = 4096, /* rows whose sums are taken together, if rows are neighbours in memory: the
-                    prefetcher then follows long runs of each column */
-    TERMS = 128, /* terms of 16-bit elements that are converted at a time */
-    GROUP = 32,  /* rows of 16-bit elements that are converted at a time, if terms are neighbours */
+    ROWS = 4096,      /* rows whose sums are taken together, if rows are neighbours in memory: the
+                         prefetcher then follows long runs of each column */
+    TERMS = 128,      /* 16-bit neighbours that are converted at a time: terms, or rows if these are
+                         neighbours */
+    GROUP = 32,       /* such runs of neighbours in a block */
     LEAST = 4096,     /* elements of a matrix that repays the calls */
     FEW_ROWS = 32,    /* fewer do not fill the vectors */
     PART_ROWS = 64,   /* rows of a thread's part, at least */
@@ -87,7 +88,8 @@ static void add_terms(const job *q, int64_t row, int64_t rows, int64_t l, int64_
                                                .xs = q->xs});
 }
 
-/* The same for 16-bit elements: converts a block of the matrix, a run of neighbours at a time. */
+/* Adds terms of 16-bit elements: converts a block of the matrix first, a run of neighbours at a
+ * time. */
 static void add_halves(const job *q, int64_t row, int64_t rows, int64_t l, int64_t n, float *sums)
 {
     enum { BLOCK = GROUP * TERMS };
@@ -114,8 +116,7 @@ static void add_block(const job *q, int64_t row, int64_t rows, int64_t l, int64_
         add_terms(q, row, rows, l, n, sums);
         return;
     }
-    /* Blocks whose runs of neighbours are TERMS long: the loads of many runs are in progress at
-     * once.
+    /* A block has GROUP runs of TERMS neighbours, so that the loads of many runs overlap.
      */
     const int64_t group = q->across ? GROUP : TERMS, terms = q->across ? TERMS : GROUP;
     for (int64_t i = 0; i < rows; i += group)
@@ -170,10 +171,10 @@ static void run_part(void *user, int64_t part)
 }
 
 /* How many rows are summed together: ROWS, unless the terms of a row are neighbours and are not
- * converted. Then, if no cache holds the matrix: as many as a vector has lanes, and these rows are
- * read to their ends. Measured with rows of 4096 terms: 14 GB/s with 8 rows, 10 with 16, and 6 with
- * blocks of 512 terms of all rows. If a cache holds it: twice as many, which hides the latency of
- * the sums. */
+ * converted. In that case, if no cache holds the matrix: as many as a vector has lanes, and these
+ * rows are read to their ends. Measured with rows of 4096 terms: 14 GB/s with 8 rows, 10 with 16,
+ * and 6 with blocks of 512 terms of all rows. If a cache holds it: twice as many, which hides the
+ * latency of the sums. */
 static int64_t rows_together(const job *q, int64_t lanes, bool cached)
 {
     return !q->across || q->load ? ROWS : cached ? 2 * lanes : lanes;

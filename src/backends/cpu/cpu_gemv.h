@@ -4,8 +4,8 @@
 
 #include "cpu_kernels.h"
 
-/* Is C one column, or one row of neighbours, and the matrix large enough and of a layout that can
- * be read in its own memory? Asks for sizes and strides only. */
+/* Is C one column, or one row of neighbours, and is the matrix large enough, with a layout that can
+ * be read in its own memory? Looks at sizes and strides only. */
 bool fxi_cpu_gemv_suits(int dtype, const fxi_gemm *g);
 
 /* Computes such a product of floats. kc: terms of a block of the sum. alone: in the calling thread.

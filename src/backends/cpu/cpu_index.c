@@ -3,7 +3,7 @@
  * gather:  y[…, i…, …] = x[…, idx[i…], …]    the axis is replaced by the axes of idx
  * scatter: y[…, idx[i…], …] ⊕= src[…, i…, …]  in the order of the indices
  *
- * or by element (cpu_elements.c).
+ * Gather and scatter by element are in cpu_elements.c.
  *
  * In this file, all indices are checked first: nothing is written if one is out of range. Both
  * operations see their arrays as inner × axis × outer, and a row is the inner elements of one
@@ -54,7 +54,7 @@ fx_status fxi_index_dense(const fx_step *step, const fx_tensor *t, const void *i
     return *copy ? fxi_cpu_copy(t, in, *copy) : fxi_cpu_no_memory(step);
 }
 
-/* Dense Int64 indices are used where they are. Other ones are copied to *own, which the caller
+/* Dense Int64 indices are used in their own memory. Others are copied to *own, which the caller
  * frees. n: the size along the axis. All indices are checked before the first write, so a wrong
  * index leaves the output unchanged. */
 static fx_status read_indices(const fx_step *step, const void *in, int axis, int64_t n,
@@ -126,7 +126,7 @@ static inline void fetch_row(const char *row, int64_t bytes)
         __builtin_prefetch(row + i);
 }
 
-/* The same for rows of `bytes` contiguous bytes, `apart` bytes from each other in x. */
+/* Copies rows of `bytes` contiguous bytes, which are `apart` bytes from each other in x. */
 static void pick_rows(char *out, const char *x, const int64_t *idx, int64_t n, int64_t apart,
                       int64_t bytes)
 {

@@ -18,11 +18,12 @@ void fxi_index_neutral(int kind, int dtype, char value[8]);
 /* Repeats an element of `size` bytes n times. */
 void fxi_index_fill(void *out, const void *value, int64_t n, size_t size);
 
-/* The first index outside an axis of n elements; -1: none. */
+/* The position in idx of the first index that is outside an axis of n elements; −1 if there is
+ * none. */
 int64_t fxi_index_outside(const int64_t *idx, int64_t count, int64_t n);
 fx_status fxi_index_fail(const fx_step *step, int64_t index, int axis, int64_t n);
-/* Returns the operand where it is if it is dense, else a copy, which is also stored in *copy and
- * which the caller frees. */
+/* Sets *out to the operand if it is dense, else to a dense copy. *copy: the copy, which the caller
+ * frees, or NULL. */
 fx_status fxi_index_dense(const fx_step *step, const fx_tensor *t, const void *in, const void **out,
                           void **copy);
 

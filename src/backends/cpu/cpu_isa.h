@@ -1,5 +1,5 @@
 /* cpu_isa.h: the inner loops of all kernels, written once and compiled once for each instruction
- * set. Each cpu_isa_*.c includes this file and defines before
+ * set. Each cpu_isa_*.c first defines these macros and then includes this file:
  *   FXI_ISA_NAME, FXI_ISA_LABEL   the exported table, and its name in FX_CPU_ISA and reports
  *   FXI_VECTOR_BYTES              size of a vector register
  *   FXI_GEMM_NR, FXI_GEMM_UNIT    columns of the matrix product's register tile, and the number of
@@ -93,5 +93,5 @@ const fxi_simd FXI_ISA_NAME = {
     .mask_run = mask_run,
     .mask_list = mask_list,
     .scan = tile_scan,
-    .transpose = FXI_TURNS,
+    .transpose = FXI_TRANSPOSES,
 };

@@ -61,9 +61,9 @@ enum { FXI_CONV_WIDE = 3 * FXI_CONV_V };
 #define FXI_PICK_ROW_f64(a, b) FXI_PICK_SHORT_f64(a, b)
 #endif
 
-/* NAME copies every second element, n in all, at least those of a vector. The second vector begins
- * an element earlier: it would otherwise read an element after the last one that is copied, where
- * memory may end. The last vector overlaps the previous vector, as in copy_row. */
+/* NAME copies every second element, n in all; n is at least the number of lanes. The second vector
+ * begins an element earlier: it would otherwise read an element after the last one that is copied,
+ * where memory may end. The last vector overlaps the previous vector, as in copy_row. */
 #define FXI_CONV_PICK(NAME, T, V, PICK)                                                            \
     FXI_INLINE void NAME(T *d, const T *s, int64_t n)                                              \
     {                                                                                              \
@@ -90,8 +90,8 @@ enum { FXI_CONV_WIDE = 3 * FXI_CONV_V };
  * instead of leaving a remainder for a slower loop. finite multiplies by 0, which gives 0 for
  * finite numbers and NaN for others, in one pass without branches. finish applies all instructions
  * to N vectors in registers; a relu keeps NaN and compares with a zero from memory, because a zero
- * in a register would be one register less. weight_tile computes taps beyond
- * the last too, and does not add them. */
+ * in a register would leave one register fewer for the sums. weight_tile computes taps beyond the
+ * last too, and does not add them. */
 #define FXI_CONV_TILES(S, T, V, H, FMA)                                                            \
     FXI_INLINE void forward_tile_##S(const fxi_conv_forward *p, int64_t q, const int M,            \
                                      const int N)                                                  \

@@ -1,4 +1,4 @@
-/* cpu_isa_conv_masked.h: the register tiles of convolutions that read rows in their place; part of
+/* cpu_isa_conv_masked.h: the register tiles of convolutions that read x in its own memory; part of
  * cpu_isa.h, for instruction sets with masked loads and stores.
  *
  * masked_tile    R rows of one vector of windows, for N columns. A vector of x is loaded once for
@@ -71,8 +71,8 @@ FXI_INLINE masked_lanes masked_lanes_of(const fxi_conv_lanes *l)
                           FXI_LANES_F32(l->add)};
 }
 
-/* Rows begin at any element, so the load is not aligned. A function of its own, because gcc stores
- * a variable that memcpy writes to memory, too, if a branch assigns it otherwise. */
+/* Rows begin at any element, so the load is not aligned. A function of its own: if one branch fills
+ * a variable with memcpy and another assigns it, gcc keeps the variable in memory. */
 FXI_INLINE vf masked_vector(const float *x)
 {
     vf v;
@@ -239,9 +239,9 @@ FXI_INLINE void masked_tile(const fxi_conv_masked *p, int64_t v, int64_t row, co
     }
 }
 
-/* The rows of a tile: with which of both heights `count` rows take fewer vectors. Images of 224×224
- * have 112, 56, 28, 14 and 7 rows after strides of 2, so tiles of seven rows fit them, and powers
- * of 2 are filled by eight. */
+/* The height of the tiles, 7 or 8 rows: the one that needs fewer vectors for `count` rows. Images
+ * of 224×224 have 112, 56, 28, 14 and 7 rows after strides of 2, so tiles of seven rows fit them,
+ * and powers of 2 are filled by eight. */
 FXI_INLINE int masked_height(int64_t count)
 {
     const int64_t low = MASKED_ROWS - 1, high = MASKED_ROWS;
@@ -267,7 +267,8 @@ FXI_INLINE void masked_planes(const fxi_conv_masked *p, const int S, const int K
     }
 }
 
-/* As masked_rows_of_x, for the rows of a tile with the remainders that count from its first row. */
+/* As masked_rows_of_x, for a tile of the gradient of x: tap l of row i of gy adds to row 2·(i −
+ * over) + l of the tile. */
 FXI_INLINE void spread_column(vf *t, const float *x, int64_t pitch, uint32_t rows, const vf *s,
                               const masked_lanes *m, const bool inside, const int K)
 {
@@ -289,8 +290,8 @@ FXI_INLINE void spread_column(vf *t, const float *x, int64_t pitch, uint32_t row
 }
 
 /* An element of the output reads the taps that have the same remainder modulo 2, along each axis,
- * as its position plus the padding. In a tile, remainders count from `row` and from the first
- * window, which have the remainder 0 and may therefore be −1. */
+ * as its position plus the padding. So a tile begins with a row and a window whose positions plus
+ * padding are even; either may be −1. */
 FXI_INLINE void spread_tile(const fxi_conv_masked *p, int64_t v, int64_t row, const int K)
 {
     enum { R = SPREAD_ROWS };
@@ -337,8 +338,8 @@ FXI_INLINE void spread_tile(const fxi_conv_masked *p, int64_t v, int64_t row, co
 }
 
 /* All tiles of a plane. The first row and the first window may be −1, so one more tile may be
- * needed than the sizes suggest. No tile is moved to the front to fill the last one: its rows must
- * keep their remainders. */
+ * needed than the sizes suggest. The last tile does not begin earlier when rows are missing: its
+ * rows must keep their remainders modulo 2. */
 FXI_INLINE void spread_planes(const fxi_conv_masked *p, const int K)
 {
     const int64_t width = 2 * MASKED_LANES;

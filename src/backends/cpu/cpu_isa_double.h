@@ -30,8 +30,8 @@ static inline vd_whole vd_nearest(vd x, double bias)
     return (vd_whole){r, vd_fma(n, vd_splat(-LN2_LOW_F64), exact - r), t};
 }
 
-/* eʳ − 1 − r + more for |r| ≤ ½ ln 2. With r as `more` this is eʳ − 1. With `lost` it is to be
- * added to r, which gives eʳ⁺ˡᵒˢᵗ − 1 with fewer errors. */
+/* eʳ − 1 − r + more for |r| ≤ ½ ln 2. With r as `more` this is eʳ − 1. With `lost` as `more`, the
+ * caller adds r, which gives eʳ⁺ˡᵒˢᵗ − 1 with a smaller error. */
 static inline vd vd_tail(vd r, vd more)
 {
     static const double c[] = {0x1.1e3d1a8d6a274p-29,
@@ -48,7 +48,7 @@ static inline vd vd_tail(vd r, vd more)
     return vd_fma(vd_poly(r, c, 11), r * r, more);
 }
 
-/* The same r and lost, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be denormal or
+/* r and lost of vd_whole, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be denormal or
  * overflow. */
 typedef struct vd_parts {
     vd r, lost;

@@ -8,7 +8,8 @@
  * address, and those after the last whole cache line, are computed one by one.
  */
 
-/* One cache line of Float32 in each round, whose successor at the distance t->ahead is fetched. */
+/* Each round computes one cache line of Float32 and fetches the line that is t->ahead elements
+ * later. */
 enum { FUSED_STEP = 16, FUSED_LANES = FXI_VECTOR_BYTES / 4, SECOND_LEVEL = 2 };
 
 /* memcpy, because operands need not begin at multiples of a vector. */

@@ -13,9 +13,9 @@
 /* Sums of at least this many terms hide the time that fetching C takes, so C is prefetched
  * first. */
 #define FXI_GEMM_FAR 64
-/* Bytes of packed B that are fetched in advance. A panel comes from the last-level cache: its lines
- * follow each other, so the tile alone would have few of them on the way. The lines of B that is
- * read by columns are on the way together. */
+/* Bytes of packed B that are fetched in advance. A panel comes from the last-level cache, line
+ * after line, so without prefetches only a few lines would be in flight at once. If B is read by
+ * columns, the lines of all columns are in flight together. */
 #define FXI_GEMM_AHEAD 2048
 
 #define FXI_INLINE static inline __attribute__((always_inline))
@@ -83,8 +83,8 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
     memcpy(d + width, &high, sizeof high);
 }
 
-/* The same for 16 rows of 4 terms: vectors of AVX-512 hold four squares. Shorter vectors gain
- * nothing by it. */
+/* Transposes 16 rows of 4 terms: vectors of AVX-512 hold four squares. With shorter vectors this
+ * gains nothing. */
 #if FXI_VECTOR_BYTES == 64
 FXI_INLINE void wide_f32(float *d, int width, const float *s, int64_t stride)
 {
@@ -126,10 +126,10 @@ enum { WIDE_f32 = 4, WIDE_f64 = 2 };
 #define wide_f64 square_f64
 
 /* S: suffix; T and V: number and vector; H: vector of 16 bytes; NAME: F32 or F64. VN, N, part and
- * columns are constants at every call, so each combination becomes a loop without branches. A
- * column of B that does not exist is read from the last one, and its sum is not stored. `rest`
- * masks the rows that do not exist. A panel is packed in squares where its terms are neighbours in
- * memory; rows and terms that do not fill a square are copied one by one. */
+ * columns are constants at every call, so each combination becomes a loop without branches. If B is
+ * read by columns, the first column is read instead of one that does not exist, and its sum is not
+ * stored. `rest` masks the rows that do not exist. A panel is packed in squares where its terms are
+ * neighbours in memory; rows and terms that do not fill a square are copied one by one. */
 #define FXI_GEMM(S, NAME, T, V, H)                                                                 \
     FXI_INLINE void store_##S(T *to, int64_t ccs, const T *d, int64_t dcs, V(*sum)[2], int n,      \
                               gemm_part_##S rest, const int VN, const int N, const bool part,      \
@@ -201,7 +201,7 @@ enum { WIDE_f32 = 4, WIDE_f64 = 2 };
                     sum[j][i] = FXI_FMA_##NAME(x[i], y, sum[j][i]);                                \
             }                                                                                      \
         }                                                                                          \
-        /* Two calls with a constant, so that the loop over the columns does not ask for every     \
+        /* Two calls with a constant, so that the loop over the columns does not test it for every \
          * vector. */                                                                              \
         if (t->accumulate)                                                                         \
             store_##S(c, ccs, d, t->dcs, sum, n, rest, VN, N, part, true);                         \

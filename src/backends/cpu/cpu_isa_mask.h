@@ -29,7 +29,7 @@ static inline bool mask_some_of_block(const uint8_t *mask)
         v |= mask_load(mask + k);
     return FXI_SOME(v);
 }
-/* The same for fewer bytes. */
+/* Is one of n bytes true? For fewer bytes than a block has. */
 static bool mask_some_of(const uint8_t *mask, int64_t n)
 {
     uint64_t some = 0;
@@ -41,9 +41,9 @@ static bool mask_some_of(const uint8_t *mask, int64_t n)
     return some != 0;
 }
 
-/* How many elements, from the first on, are in blocks that are all like the first: with a true
- * element, or without one. Whole blocks are enough for the caller, which chooses between two ways
- * to compute them. */
+/* The number of elements before the first block that differs from block 0 in having a true element
+ * or none. Whole blocks are enough for the caller, which chooses between two ways to compute them.
+ */
 static int64_t mask_run(const uint8_t *mask, int64_t n, bool *out_some)
 {
     const bool first = n < MASK_BLOCK ? mask_some_of(mask, n) : mask_some_of_block(mask);

@@ -88,8 +88,8 @@ static inline vf vf_fma(vf a, vf b, vf c)
     return FXI_FMA_F32(a, b, c);
 }
 
-/* c[0]·xⁿ⁻¹ + … + c[n−1], term after term. The logarithm uses it and not vf_poly, whose order would
- * change bits: those of normal random numbers depend on the logarithm's. */
+/* c[0]·xⁿ⁻¹ + … + c[n−1], term after term. The logarithm uses it instead of vf_poly, whose other
+ * order would change its bits, and with them those of normal random numbers. */
 static inline vf vf_horner(vf x, const float *c, int n)
 {
     vf p = vf_splat(c[0]);

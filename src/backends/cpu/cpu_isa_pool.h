@@ -21,7 +21,7 @@
 /* The elements are gathered first and filled up with values that beat nothing, so that no loop has
  * a remainder. Indices are set before the maxima, because both loops compare with the old maxima.
  */
-#define FX_POOL_MAX(S, T, LOW)                                                                     \
+#define FXI_POOL_MAXIMA(S, T, LOW)                                                                 \
     static void pool_low_##S(int64_t n, void *top)                                                 \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
@@ -215,11 +215,11 @@ FXI_POOL_FLOAT_PAIRS(f64, double, int64_t)
         [FX_POOL_MAX_PICK] = pair_pick_##S                                                         \
     }
 
-FX_POOL_MAX(f32, float, -__builtin_inff())
-FX_POOL_MAX(f64, double, -__builtin_inf())
-FX_POOL_MAX(i32, int32_t, INT32_MIN)
-FX_POOL_MAX(i64, int64_t, INT64_MIN)
-FX_POOL_MAX(u8, uint8_t, 0)
+FXI_POOL_MAXIMA(f32, float, -__builtin_inff())
+FXI_POOL_MAXIMA(f64, double, -__builtin_inf())
+FXI_POOL_MAXIMA(i32, int32_t, INT32_MIN)
+FXI_POOL_MAXIMA(i64, int64_t, INT64_MIN)
+FXI_POOL_MAXIMA(u8, uint8_t, 0)
 FXI_POOL_SUM(f32, float)
 FXI_POOL_SUM(f64, double)
 

@@ -22,7 +22,7 @@
 /* A few neighbouring columns are too few for vectors. If their rows follow each other in memory, as
  * in a sum over the batch of a small layer, they are read as FXI_FEW_LANES times as many
  * columns, whose results are folded in halves. */
-#define FXI_FEW       8 /* this many columns are no longer few */
+#define FXI_FEW       8 /* fewer columns than this are few */
 #define FXI_FEW_LANES 8
 #define FXI_ARE_FEW(N, STRIDE, ROWS, PITCH)                                                        \
     ((N) > 0 && (N) < FXI_FEW && (STRIDE) == 1 && (PITCH) == (N) && (ROWS) >= 2 * FXI_FEW_LANES)

@@ -27,11 +27,12 @@
 #endif
 
 #if FXI_VECTOR_BYTES >= 32
-enum { TURN_LINE = 64, TURN_LANES = FXI_VECTOR_BYTES / 16 };
+enum { TRANSPOSE_LINE = 64, TRANSPOSE_LANES = FXI_VECTOR_BYTES / 16 };
 
-/* Vector k·g + q of TURN_LANES vectors gets lane k of each: one step for two lanes, two for four.
+/* Vector k·g + q of TRANSPOSE_LANES vectors gets lane k of each, in one step for two lanes and two
+ * steps for four.
  */
-FXI_INLINE void turn_lanes(vl *r, const int g, const int q)
+FXI_INLINE void transpose_lanes(vl *r, const int g, const int q)
 {
     const vl a = r[q], b = r[g + q];
     const vl even = FXI_EVEN_LANES(a, b), odd = FXI_ODD_LANES(a, b);
@@ -49,7 +50,7 @@ FXI_INLINE void turn_lanes(vl *r, const int g, const int q)
 }
 
 /* Transposes the square of the vectors r. `size`: bytes of an element, a constant at every call. */
-FXI_INLINE void turn(vl *r, const int size)
+FXI_INLINE void transpose_square(vl *r, const int size)
 {
     const int n = FXI_VECTOR_BYTES / size, g = 16 / size;
     vl t[16];
@@ -71,16 +72,16 @@ FXI_INLINE void turn(vl *r, const int size)
         }
     FXI_UNROLL
     for (int q = 0; q < g; q++)
-        turn_lanes(r, g, q);
+        transpose_lanes(r, g, q);
 }
 
 /* Transposes one block; si and dj are in bytes. If a line has two vectors, the squares of both are
  * transposed before the first store: the halves of a line that is written past the cache must
  * follow each other, or the processor writes them separately. */
-FXI_INLINE void turn_block(char *d, const char *s, int64_t si, int64_t dj, const int size,
-                           const bool past)
+FXI_INLINE void transpose_block(char *d, const char *s, int64_t si, int64_t dj, const int size,
+                                const bool past)
 {
-    enum { SQUARES = TURN_LINE / FXI_VECTOR_BYTES };
+    enum { SQUARES = TRANSPOSE_LINE / FXI_VECTOR_BYTES };
     const int n = FXI_VECTOR_BYTES / size;
     vl r[SQUARES][16];
     FXI_UNROLL
@@ -88,7 +89,7 @@ FXI_INLINE void turn_block(char *d, const char *s, int64_t si, int64_t dj, const
         FXI_UNROLL
         for (int k = 0; k < n; k++)
             memcpy(&r[q][k], s + (q * n + k) * si, sizeof(vl));
-        turn(r[q], size);
+        transpose_square(r[q], size);
     }
     FXI_UNROLL
     for (int k = 0; k < n; k++) {
@@ -104,34 +105,34 @@ FXI_INLINE void turn_block(char *d, const char *s, int64_t si, int64_t dj, const
 }
 
 /* Blocks follow each other along the input, whose lines are then read in order (strided.c). */
-FXI_INLINE void turn_blocks(char *d, const char *s, int64_t ni, int64_t nj, int64_t si, int64_t dj,
-                            const int size, const bool past)
+FXI_INLINE void transpose_blocks(char *d, const char *s, int64_t ni, int64_t nj, int64_t si,
+                                 int64_t dj, const int size, const bool past)
 {
-    const int line = TURN_LINE / size, n = FXI_VECTOR_BYTES / size;
+    const int line = TRANSPOSE_LINE / size, n = FXI_VECTOR_BYTES / size;
     for (int64_t i = 0; i < ni; i += line)
         for (int64_t j = 0; j < nj; j += n)
-            turn_block(d + (i + j * dj) * size, s + (i * si + j) * size, si * size, dj * size, size,
-                       past);
+            transpose_block(d + (i + j * dj) * size, s + (i * si + j) * size, si * size, dj * size,
+                            size, past);
 }
 
-/* Two calls with a constant, so that no loop asks how to store. */
-#define TURN(NAME, SIZE)                                                                           \
+/* Two calls with a constant, so that no loop tests how to store. */
+#define FXI_TRANSPOSE(NAME, SIZE)                                                                  \
     static void NAME(void *d, const void *s, int64_t ni, int64_t nj, int64_t si, int64_t dj,       \
                      bool past)                                                                    \
     {                                                                                              \
         if (past)                                                                                  \
-            turn_blocks(d, s, ni, nj, si, dj, SIZE, true);                                         \
+            transpose_blocks(d, s, ni, nj, si, dj, SIZE, true);                                    \
         else                                                                                       \
-            turn_blocks(d, s, ni, nj, si, dj, SIZE, false);                                        \
+            transpose_blocks(d, s, ni, nj, si, dj, SIZE, false);                                   \
     }
-TURN(turn_4, 4)
-TURN(turn_8, 8)
-#define FXI_TURNS                                                                                  \
+FXI_TRANSPOSE(transpose_4, 4)
+FXI_TRANSPOSE(transpose_8, 8)
+#define FXI_TRANSPOSES                                                                             \
     {                                                                                              \
-        [4] = turn_4, [8] = turn_8                                                                 \
+        [4] = transpose_4, [8] = transpose_8                                                       \
     }
 #else
-#define FXI_TURNS                                                                                  \
+#define FXI_TRANSPOSES                                                                             \
     {                                                                                              \
         NULL                                                                                       \
     }

@@ -231,8 +231,9 @@ FXI_VECTOR_LOOP(vector_exp, float, vf, 1, vf_exp(u))
 FXI_VECTOR_LOOP(near_exp, float, vf, 1, vf_exp_near(u))
 FXI_VECTOR_LOOP(any_exp, float, vf, 1, vf_exp(u))
 
-/* Nearly all tiles have only numbers that are near enough to 0 for the shorter way. They are tested
- * before: a branch for each vector would keep the instructions of neighbours apart. */
+/* Nearly all tiles have only numbers that are near enough to 0 for the shorter way. The tile is
+ * tested as a whole: with a branch for each vector, instructions of neighbouring vectors could not
+ * be interleaved. */
 static void vector_exp(void *dv, const void *const *s, int n, int64_t attr)
 {
     const float *a = s[0];

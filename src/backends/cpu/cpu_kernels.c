@@ -113,7 +113,7 @@ static const struct {
 
 /* Is the step computed with Float32 copies of its 16-bit operands and of its output? Row steps and
  * reductions of a program are not: they convert a block of rows or a tile at a time themselves. If
- * several reductions are one step, this is asked for each of them. */
+ * several reductions are one step, this function is called for each of them. */
 static bool is_widened(const fx_step *step)
 {
     if (step->cls == FX_CLASS_ROW || step->cls == FX_CLASS_FOREACH ||

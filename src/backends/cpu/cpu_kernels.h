@@ -20,8 +20,9 @@ fx_status fxi_cpu_reduce_prepare(fx_step *step);
 void fxi_cpu_reduce_release(fx_step *step);
 fx_status fxi_cpu_reduce_program_prepare(fx_step *step);
 fx_status fxi_cpu_epilogue_prepare(fx_step *step);
-/* The same without the first instruction, an addition of input `added` that the product computes
- * (0: with all instructions). No program without instructions is made: step->ready stays NULL. */
+/* Makes the epilogue without its first instruction, an addition of input `added` that the product
+ * computes (0: with all instructions). If no instruction remains, no program is made, and
+ * step->ready stays NULL. */
 fx_status fxi_cpu_epilogue_prepare_rest(fx_step *step, int added);
 void fxi_cpu_program_release(fx_step *step);
 fx_status fxi_cpu_matmul_prepare(fx_step *step);
@@ -30,11 +31,12 @@ void fxi_cpu_matmul_release(fx_step *step);
  * all of it. */
 const void *fxi_cpu_matmul_epilogue(const fx_step *step);
 
-/* Makes step->ready, the decisions that the step's kernel takes once (backend.h), and frees it. */
+/* Make and free step->ready: what the step's kernel decides once, when the plan is made
+ * (backend.h). */
 fx_status fxi_cpu_prepare_step(fx_step *step);
 void fxi_cpu_release_step(fx_step *step);
 
-/* Copies a tensor of any strides densely, in the order of its shape. */
+/* Copies a tensor of any strides to a dense array with the same sizes. */
 fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out);
 
 fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *out, fx_run *run);
@@ -69,7 +71,7 @@ typedef struct fxi_finish {
     void *out;
 } fxi_finish;
 void fxi_cpu_finish(const fxi_finish *f);
-/* The same for elements from … to−1, in the calling thread. */
+/* Applies the epilogue to elements from … to−1, in the calling thread. */
 void fxi_cpu_finish_range(const fxi_finish *f, int64_t from, int64_t to);
 
 /* Records an error of the step's operation and returns its status. */
@@ -102,8 +104,8 @@ typedef struct fxi_gemm {
     bool accumulate;
 } fxi_gemm;
 fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
-/* The same for many products of the same sizes and strides: everything that follows from these is
- * decided once. fxi_cpu_gemm_prepare returns NULL if the allocation fails; free it with fxi_free.
+/* A plan for many products of the same sizes and strides, with everything that follows from these.
+ * fxi_cpu_gemm_prepare returns NULL if the allocation fails; free it with fxi_free.
  */
 typedef struct fxi_gemm_plan fxi_gemm_plan;
 fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g);

@@ -12,7 +12,7 @@
 
 enum {
     LANES = FXI_MASKED_LEAST,
-    BLOCK = 64, /* elements that a list may be too long */
+    BLOCK = 64, /* mask_list may list up to this many elements more than MOST */
     MOST = 16   /* true elements of a tile; with more, its terms are computed and added */
 };
 

@@ -58,8 +58,7 @@ static fxi_walk batch_walk(const fx_tensor *out, const fx_tensor *t)
 
 /* A transposed operand only exchanges its strides; the product packs it or reads it in place. If
  * the elements of a row of C, not those of a column, are neighbours in memory, Cᵀ = Bᵀ·Aᵀ is
- * computed, which has the same bits.
- */
+ * computed, which has the same bits. */
 static fxi_gemm product_of(const fx_step *step)
 {
     const fx_tensor *a = &step->in[0], *b = &step->in[1];

@@ -12,7 +12,7 @@
 #include "cpu_walk.h"
 #include <string.h>
 
-/* fxi_walk_push merges neighbouring axes, so that most walks have one or two. */
+/* fxi_walk_push merges neighbouring axes, so that most walks have one or two axes. */
 void fxi_walk_axes(fxi_walk *w, const fx_tensor *t, uint32_t mask, bool in)
 {
     w->nd = 0;
@@ -32,7 +32,7 @@ void fxi_cpu_transpose(void *dst, const void *src, int64_t ni, int64_t nj, int64
         i = j = 0;
     else
         block(dst, src, i, j, si, dj, false);
-    /* What remains of the longer axis first: all of it where there is no block. */
+    /* First the rest along j, for all i: everything if there is no loop for blocks. */
     if (j < nj)
         fxi_transpose(fxi_at_out(dst, j * dj, size), fxi_at(src, j, size), ni, nj - j, si, dj,
                       size);
@@ -118,8 +118,9 @@ static void put(const join_job *j, fxi_walk *w, const void *in, int64_t start, i
     }
 }
 
-/* Has the step that made input k written it where it belongs in the output (plan/inside.c)? */
-static bool is_there(const join_job *j, int k, int64_t start)
+/* Is input k in the output already, because the step that computes it has written it there
+ * (plan/inside.c)? */
+static bool is_in_output(const join_job *j, int k, int64_t start)
 {
     return j->step->op == FX_OP_CONCAT && j->outer == 1 &&
            j->in[k] == fxi_at_out(j->out, start * j->inner, j->bytes);
@@ -129,7 +130,7 @@ static void put_input(const join_job *j, int k, int64_t start, int64_t first, in
 {
     const fx_tensor *t = &j->step->in[k];
     fxi_walk w;
-    if (is_there(j, k, start))
+    if (is_in_output(j, k, start))
         return;
     fxi_walk_init(&w, t->ndim, t->shape, t->stride);
     const int axis = fx_step_copy(j->step)->axis;
@@ -151,10 +152,10 @@ static void join_range(const join_job *j, int64_t first, int64_t last)
     const fx_step *s = j->step;
     const fx_copy_step *c = fx_step_copy(s);
     if (s->op == FX_OP_PAD) {
-        const int64_t behind = c->before + s->in[0].shape[c->axis];
+        const int64_t end = c->before + s->in[0].shape[c->axis];
         put_value(j, 0, c->before, first, last);
         put_input(j, 0, c->before, first, last);
-        put_value(j, behind, c->after, first, last);
+        put_value(j, end, c->after, first, last);
         return;
     }
     int64_t start = 0;
@@ -169,7 +170,7 @@ static void join_range(const join_job *j, int64_t first, int64_t last)
 typedef struct pad_lines {
     int64_t before[FX_MAX_DIMS], index[FX_MAX_DIMS]; /* index: of the current line */
     fxi_walk input;
-    bool begun;   /* the walk is in the input */
+    bool begun;   /* the walk is at the first element that the block reads */
     int64_t done; /* elements of the output before this one are written */
 } pad_lines;
 
@@ -269,7 +270,7 @@ static int64_t missing(const join_job *j, int axis)
 {
     int64_t start = 0, n = j->row * j->outer;
     for (int k = 0; k < j->step->nin && j->step->op == FX_OP_CONCAT; k++) {
-        n -= is_there(j, k, start) ? fx_tensor_length(&j->step->in[k]) : 0;
+        n -= is_in_output(j, k, start) ? fx_tensor_length(&j->step->in[k]) : 0;
         start += j->step->in[k].shape[axis];
     }
     return n;
@@ -287,7 +288,7 @@ fx_status fxi_cpu_join(const fx_step *step, const void *const *in, void *out, fx
     j.row = j.inner * t->shape[axis];
     j.outer = fxi_length(t->ndim - axis - 1, t->shape + axis + 1);
     const int64_t length = j.row * j.outer, bytes = missing(&j, axis) * (int64_t)j.bytes;
-    /* An empty array, or all operands are there. */
+    /* An empty array, or all inputs are in the output already. */
     if (bytes == 0)
         return FX_OK;
     j.read = bytes >= FXI_STREAM_BYTES ? fxi_walk_stream : fxi_walk_read;

@@ -87,7 +87,7 @@ static struct {
     fxi_mutex lock;
     fxi_cond finished;
     /* The next three are used only by the thread that holds the pool. */
-    int workers, wanted; /* workers that run; workers that were asked for */
+    int workers, wanted; /* workers that run; the number that was requested */
     bool fork_handled;
     participant participants[FXI_THREADS_MOST];
 } pool = {.lock = FXI_MUTEX_INIT, .finished = FXI_COND_INIT};
@@ -445,7 +445,7 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
 
 /* Below `least` nanoseconds a second thread would start too late to help, because waking it takes
  * microseconds. Parts of half that length hide the cost of taking one. More than USEFUL_PARTS parts
- * help no machine. */
+ * gain nothing on any machine. */
 static int64_t least = FXI_PARTS_FROM;
 enum { USEFUL_PARTS = 128, AWAKE = 4 };
 
@@ -454,7 +454,7 @@ void fxi_cpu_parts_from(int64_t nanoseconds)
     __atomic_store_n(&least, nanoseconds, __ATOMIC_RELAXED);
 }
 
-/* The number of threads is not asked for: results must not depend on it. */
+/* The number of threads has no influence: results must not depend on it. */
 int64_t fxi_cpu_parts(int64_t items, double cost)
 {
     const double from = (double)__atomic_load_n(&least, __ATOMIC_RELAXED);

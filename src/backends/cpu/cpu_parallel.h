@@ -1,9 +1,9 @@
 /* cpu_parallel.h: runs the work of a kernel on several threads. Internal.
  *
  * A kernel divides its sums by the shapes alone, never by the number of threads, and every part
- * writes its own elements: so results are the same bits for any number of threads. The
- * caller works too; each thread takes a range of neighbouring parts and then helps others. Nothing
- * is allocated but the scratch that a caller asks for. A call from within a part, or while another
+ * writes its own elements: so results have the same bits for any number of threads. The caller
+ * works too; each thread takes a range of neighbouring parts and then helps others. Nothing is
+ * allocated but the scratch that a caller asks for. A call from within a part, or while another
  * thread uses the pool, runs all parts in the caller. How it works: cpu_parallel.c.
  *
  *     const int64_t parts = fxi_cpu_parts(rows, fxi_cpu_cost(bytes, flops));
@@ -17,8 +17,8 @@
 /* Runs body(user, part) for every part below `parts`. */
 void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), void *user);
 
-/* The same without threads that sleep, for parts of fxi_cpu_parts_if_awake, which take less time
- * than waking a thread. Returns false, and runs nothing, if no other thread can take part. */
+/* Runs the parts on threads that do not sleep, for parts of fxi_cpu_parts_if_awake, which take less
+ * time than waking a thread. Returns false, and runs nothing, if no other thread can take part. */
 bool fxi_cpu_parallel_if_awake(int64_t parts, void (*body)(void *user, int64_t part), void *user);
 
 /* fxi_cpu_parallel with `bytes` of memory for each thread that takes part, aligned to 64. A part

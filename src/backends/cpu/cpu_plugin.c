@@ -85,7 +85,8 @@ static const struct {
     [GROUPS] = {{1, 1}, {1, 1}},
     [OURS] = {{NEVER, NEVER}, {NEVER, NEVER}}};
 
-/* Is one group of the step faster with our own Float32 kernels, whose instruction set is `set`?
+/* Are our own Float32 kernels, with instruction set `set`, faster than the plugin for a convolution
+ * of one group?
  *
  * AVX2: oneDNN 2.6 reaches 35 to 60 GF/s, our kernels 45 to 79: 3×3 with 64 channels takes 20 ms
  * with the plugin and 12 without, with gradients 60 and 36; VGG is faster without, too. The
@@ -95,9 +96,10 @@ static const struct {
  * AVX-512: the copies into channels-last order and back take longer than the plugin gains. One axis
  * without strides: a gradient of 5 taps, 64 channels, 1024 positions and 16 images takes 9.3 ms,
  * with the plugin 10.0, and on two threads 4.5 and 5.2; 3 taps and 256 channels take 21.4 and 28.0
- * ms. Of seven sizes, only 16 channels were faster with the plugin, on one thread (2.8 and 2.5 ms).
- * Two axes with strides: of 16 sizes with 2×2 to 7×7 taps, the gradients are faster by 1 to 36 %
- * (on two threads by 2 to 52 %), and one value is slower (2.2 ms; 1.9 with the plugin). */
+ * ms. Of seven sizes, the plugin was faster for one only: 16 channels on one thread (2.5 ms, and
+ * 2.8 without). Two axes with strides: of 16 sizes with 2×2 to 7×7 taps, our gradients are faster
+ * by 1 to 36 % (on two threads by 2 to 52 %); our forward convolution is slower for one size (2.2
+ * ms, and 1.9 with the plugin). */
 static bool is_ours(const fx_conv_attr *a, bool strided, const char *set)
 {
     if (strided && a->kind == FX_CONV_DATA)

@@ -12,8 +12,8 @@ void fxi_cpu_plugin_release(fxi_kernel_ready *ready);
 fx_status fxi_cpu_plugin_run(const fxi_kernel_ready *ready, const fx_step *step,
                              const void *const *in, void *out, fx_run *run);
 
-/* The name of the plugin in use ("oneDNN"), or NULL. open: opens the plugin now if it is
- * installed. */
+/* The name of the plugin in use ("oneDNN"), or NULL if there is none. open: opens the plugin first
+ * if it is installed. */
 const char *fxi_cpu_plugin_name(bool open);
 /* Why the plugin of that name cannot be used; "" if it can. Opens it to find out. NULL: no plugin
  * has that name. */

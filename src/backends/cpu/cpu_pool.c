@@ -213,7 +213,7 @@ static void run_plane(const geometry *g, row_fn fn, const void *a, const void *b
  * the kernel for each element type. */
 static const struct {
     uint8_t x, y;
-    bool adds; /* it adds to the output, which must be zeros before */
+    bool adds; /* adds to the output, which is cleared first */
     row_fn fn[FX_DTYPE_COUNT];
 } kinds[] = {
     [FX_POOL_MAX] = {0, 2, false, {row_max, row_max, row_max, row_max, row_max, row_max}},

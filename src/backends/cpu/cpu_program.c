@@ -39,7 +39,7 @@ enum {
      * each instruction and tile. */
     MAX_LOCATIONS = 256,
     MAX_TILES =
-        3 * FXI_PROGRAM_OPERANDS + MAX_REGISTERS, /* the most that making a program may ask for */
+        3 * FXI_PROGRAM_OPERANDS + MAX_REGISTERS, /* the most tiles that a program may need */
     /* About a first-level cache. The scratch is on the stack, so that a run allocates nothing. */
     SCRATCH_BYTES = 48 * 1024,
     /* One vector of Float32 with AVX-512: shorter tiles would leave lanes idle. */
@@ -47,7 +47,8 @@ enum {
     /* The time of gathering an operand, in calls of a loop: for a tile, for each stretch in it. */
     GATHER_TILE = 8,
     GATHER_STRETCH = 2,
-    /* Elements. To gather shorter rows takes less time than the calls for shorter tiles. */
+    /* Elements: gathering shorter rows takes less time than the additional calls for shorter tiles.
+     */
     LEAST_TOGETHER = 64,
 };
 
@@ -256,8 +257,8 @@ static int64_t choose_stretches(const fxi_program_spec *s)
     return best;
 }
 
-/* Adds a walk over the stretches of operand k. They lie along the first axis of the walk, on which
- * the value does not change, so that axis is counted in stretches. */
+/* Adds a walk over the stretches of operand k. Stretches are along the first axis of the walk, on
+ * which the value does not change, so that axis is counted in stretches. */
 static void add_stretch(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
@@ -822,7 +823,8 @@ void fxi_program_run(const fxi_program *p, const fxi_program_args *args)
     fxi_walk walks[FXI_PROGRAM_OPERANDS];
     if (args->from >= args->to)
         return;
-    /* Not initialised as a whole: the table of addresses is large, and bind fills what is used. */
+    /* Initialised by member: the table of addresses is large, and bind fills the entries that are
+     * used. */
     runner r;
     r.p = p;
     r.args = args;

@@ -56,7 +56,7 @@ typedef struct fxi_program_args {
 } fxi_program_args;
 
 void fxi_program_run(const fxi_program *p, const fxi_program_args *args);
-/* The same on several threads if that is faster. The program must not have a sink. */
+/* Runs on several threads if that is faster. `args` must not have a sink. */
 void fxi_program_run_parallel(const fxi_program *p, const fxi_program_args *args);
 /* Nanoseconds that an element costs one thread, roughly (cpu_parallel.h). */
 double fxi_program_cost(const fxi_program *p);

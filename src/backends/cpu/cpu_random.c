@@ -54,7 +54,7 @@ static void random_part(void *user, int64_t part)
 
 static fx_status run_random(const fx_step *step, void *out, fx_run *run)
 {
-    /* For each element, with the slowest instruction set. */
+    /* Time of an element with the slowest instruction set. */
     static const double NANOSECONDS = 1;
     const int64_t n = fx_tensor_length(&step->out);
     const int dtype = step->out.dtype;

@@ -40,8 +40,8 @@ typedef struct reduction {
     int64_t most;           /* results of a tile, at most */
     int64_t terms, pitch;   /* size and stride of the reduced axis that a row or column follows */
     int64_t outer;          /* number of positions of `reduced` */
-    int64_t tiles, items;   /* tiles along `width`; tiles in all, called items */
-    int64_t longest;        /* axis whose positions pieces divide */
+    int64_t tiles, items;   /* tiles along `width`; all tiles */
+    int64_t longest;        /* size of the axis that pieces divide */
     double cost;            /* nanoseconds for one thread, roughly */
     int64_t pieces, parts;  /* pieces of an item's terms; parts of all items */
     char *partial;          /* accumulators by piece and item, where terms are divided; else NULL */

@@ -17,8 +17,8 @@
 #include "cpu_row.h"
 #include <string.h>
 
-/* Lists on the stack. The planner makes row steps of at most 24 inputs, 16 outputs and 72 members
- * (row.h). */
+/* Lists on the stack. The planner makes row steps of at most 24 inputs, 16 outputs and 72
+ * instructions (row.h). */
 enum { SHORT_ROW = 16, MAX_LOADS = 32, MAX_MOVERS = 128 };
 
 /* The state of one thread for the rows of one part. */
@@ -114,7 +114,7 @@ static int64_t values_of_row(const fxi_row_plan *p, uint8_t extent)
                                          : p->inner;
 }
 
-/* Gathers an operand that cannot be read directly for one block: `rows` rows from row `first` on.
+/* For one block, gathers an operand that cannot be read directly: `rows` rows from row `first` on.
  * Its walk continues where the previous block ended. The elements of columns are gathered in the
  * order of memory: for each term those of the block's columns. */
 static void load(runner *r, int k, int64_t first, int64_t rows)
@@ -242,8 +242,7 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
             c->also->done(acc, t->rows, also);
         return;
     }
-    /* One row after the other, although some reducers have a function for several rows: that is for
-     * long rows in memory, and these are in the first-level cache and shorter than a page. */
+    /* Longer rows are reduced one after the other, with the same accumulators. */
     for (int k = 0; k < t->rows; k++, to += c->size) {
         if (t->begins)
             op->init(acc, 1);
@@ -400,10 +399,10 @@ static void move_on(runner *r, int n, int64_t skipped)
         r->at[p->repeated[k].to] += (int64_t)n * p->repeated[k].size;
 }
 
-/* Runs the calls of a tile, and before each one asks for some cache lines of the next block, which
+/* Runs the calls of a tile, and before each one requests some cache lines of the next block, which
  * are `block` elements after those of the tile. After the last block they may be outside of an
- * array, where a prefetch has no effect. A burst of requests would wait for memory: the processor
- * can wait for a few lines only. */
+ * array, where a prefetch has no effect. All requests at once would stall: the processor can have
+ * only a few lines in flight. */
 static void run_ahead(const runner *r, const fxi_row_pass *q, const tile *t, int64_t block)
 {
     enum { LINE = 64, SECOND_LEVEL = 2 };

@@ -1,10 +1,11 @@
 /* cpu_row.h: a row step, prepared: which loops are called with which operands, and how rows are
  * divided. Internal.
  *
- * Rows are taken in blocks, and in a pass the elements of a block in tiles: parts of a row of at
- * most 1024 elements or, when rows are short, several whole rows. If rows are columns, a block is
- * some neighbouring columns, and a tile is some elements of each. Calls read and write numbered
- * locations: operands, outputs, then scratch. A table of their addresses is the state of a run.
+ * Rows are taken in blocks, and in a pass the elements of a block in tiles: parts of a row, of at
+ * most 1024 elements unless the step only reduces, or, when rows are short, several whole rows. If
+ * rows are columns, a block is some neighbouring columns, and a tile is some elements of each.
+ * Calls read and write numbered locations: operands, outputs, then scratch. A table of their
+ * addresses is the state of a run.
  */
 #ifndef CFLUX_CPU_ROW_H
 #define CFLUX_CPU_ROW_H
@@ -33,9 +34,8 @@ typedef struct fxi_row_call {
     int16_t operands[3];
     bool counts, picks;
     /* A loop with a choice of two numbers: `terms` chooses src[choice], which only this call reads.
-     * `sparse` is the loop that takes the single number operands[2] in place of it, where no
-     * element of the mask is true. `ones`: bits of the src that are single numbers for both
-     * loops. */
+     * `sparse` is the loop that takes the single number operands[2] instead of it, where no element
+     * of the mask is true. `ones`: bits of the src that are single numbers for both loops. */
     fxi_tile_fn sparse;
     uint8_t choice, ones;
     uint8_t fused; /* fxi_row_plan.fused[fused − 1] computes this call and the next ones; 0: none */
@@ -53,8 +53,8 @@ typedef struct fxi_row_fused {
     fxi_row_fused_kind kind;
     int32_t calls;                  /* how many calls it replaces */
     int16_t at[FXI_FUSED_OPERANDS]; /* locations; −1: NULL */
-    int64_t ahead;                  /* elements to the same one of the next block; 0: nothing is
-                                       fetched */
+    int64_t ahead; /* distance of the same element in the next block, which is fetched; 0: nothing
+                      is fetched */
     bool streams;
 } fxi_row_fused;
 enum { FXI_ROW_FUSED_MOST = 16 };
@@ -131,8 +131,8 @@ typedef struct fxi_row_plan {
     int32_t ncalls;
     int32_t nfused;
     fxi_row_fused fused[FXI_ROW_FUSED_MOST];
-    fxi_row_link *splats; /* single operands spread over a tile, once */
-    fxi_row_link *laid;   /* operands that repeat with every row, for tiles of rows, once */
+    fxi_row_link *splats; /* single numbers, spread over a tile once */
+    fxi_row_link *laid;   /* operands that repeat with every row, copied for each row of a tile */
     fxi_row_load *loads;
     fxi_row_link *movers; /* `to` advances from tile to tile */
     /* `to`: operands, and outputs that do not bypass the caches, whose lines of the next block are

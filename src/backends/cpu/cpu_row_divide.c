@@ -15,9 +15,9 @@ enum {
      * these stay in the second-level cache. */
     LEAST_ROWS = 4,
     LONG_BYTES = 128 << 10,
-    /* The same for a tile. With 64 KiB, minima of 16 rounds on one thread were up to 5 % lower for
-     * cross-entropies and gradients of norms, and 1 % higher for a layer norm. On two threads, the
-     * differences were smaller than the noise. */
+    /* Bytes of a tile's elements in all its locations. With 64 KiB, minima of 16 rounds on one
+     * thread were up to 5 % lower for cross-entropies and gradients of norms, and 1 % higher for a
+     * layer norm. On two threads, the differences were smaller than the noise. */
     TILE_BYTES = 32 << 10,
     AHEAD_BYTES = 256 << 10, /* of the next block, the most that are fetched in advance */
     /* Columns: a block has all neighbouring columns or from LEAST_COLUMNS to MOST_COLUMNS of them,
@@ -144,9 +144,9 @@ static void divide_rows(fxi_row_plan *p, const fxi_row_scratch *scratch, int64_t
     p->block = p->block < p->rows ? p->block : p->rows;
 }
 
-/* The first pass reads operands from memory, and the processor waits for it. So a later pass asks
- * for the next block: the one with the most calls, between which the requests are spread. Not if
- * they would push the block itself out of the second-level cache. */
+/* The first pass reads operands from memory, and the processor waits for it. So a later pass
+ * requests the elements of the next block: the pass with the most calls, between which the requests
+ * are spread. Not if they would push the block itself out of the second-level cache. */
 static int32_t pass_ahead(const fxi_row_plan *p)
 {
     int64_t bytes = 0;
@@ -164,7 +164,7 @@ static int32_t pass_ahead(const fxi_row_plan *p)
 /* Is it an output that bypasses the caches? 16-bit outputs do not (store_of). A block has more rows
  * if such outputs are not counted, and more rows share the calls on values of rows: 8 instead of 4
  * for a layer norm of 768 elements. */
-static bool is_past_caches(const fxi_row_plan *p, const fxi_row_link *l)
+static bool bypasses_caches(const fxi_row_plan *p, const fxi_row_link *l)
 {
     return !p->columns && l->to >= p->nin && l->to < p->nin + p->nout && l->size != 2 &&
            p->inner * p->rows * l->size >= FXI_STREAM_BYTES;
@@ -176,10 +176,10 @@ static void divide(fxi_row_plan *p, const fxi_row_scratch *scratch)
     int64_t bytes = 1, kept = 1;
     for (int k = 0; k < p->nmovers; k++) {
         const int64_t of_row = p->inner * p->movers[k].size;
-        /* All of it is moved, which the cost counts. */
+        /* The cost counts every element that is moved. */
         bytes += of_row;
         /* The elements of one row that are kept between passes: operands, outputs and scratch. */
-        kept += is_past_caches(p, &p->movers[k]) ? 0 : of_row;
+        kept += bypasses_caches(p, &p->movers[k]) ? 0 : of_row;
     }
     if (!p->columns)
         divide_rows(p, scratch, kept);

@@ -45,7 +45,7 @@ static bool is_sum(const finder *f, int32_t k, int16_t of, bool across)
            c->reducer->row == f->simd->reduce[FX_REDUCE_SUM][FXI_C_F32].row;
 }
 
-/* The operand of a call of two that is not `known`; NOWHERE if both are, or neither is. */
+/* Of a call's two operands, the one that is not `known`; NOWHERE if both are, or neither is. */
 static int16_t other(const fxi_row_call *c, int16_t known)
 {
     if ((c->src[0] == known) == (c->src[1] == known))

@@ -128,9 +128,9 @@ static void find_last_uses(builder *m)
             m->regs[t->reads[i]].last_use = (int16_t)k;
             m->regs[t->reads[i]].last_pass = t->ins->pass;
         }
-        /* A sum across rows has accumulators of its own. */
-        if (!t->ins->row && t->ins->op != FX_OP_REDUCE) /* values of rows have locations of their
-                                                           own, unless they are spread */
+        /* Values of rows and sums across rows are not elements: they need no tile. A value that is
+         * spread over elements is counted in elements_of. */
+        if (!t->ins->row && t->ins->op != FX_OP_REDUCE)
             widen(m, t->ins->dtype);
     }
 }
@@ -195,7 +195,7 @@ static bool assign_stretches(builder *m, int k, const fx_tensor *by_rows)
 static void assign_row_operand(builder *m, int k, const fx_tensor *outer)
 {
     m->regs[k].row = true;
-    /* Dense values of rows are read where they are: they advance by one element a row. */
+    /* Dense values of rows are read in their own memory, one element for each row. */
     if (half(outer->dtype) || !fxi_is_dense(outer->ndim, outer->shape, outer->stride)) {
         m->regs[k].values = load_operand(m, k, outer, FXI_ROW_VALUES);
         return;
@@ -430,8 +430,8 @@ static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16
     return false;
 }
 
-/* Reduces terms that no other instruction reads, and that the call computes itself if it cannot do
- * without them. Their tile is free afterwards. */
+/* Reduces terms that no other instruction reads. The call computes them itself, but only where it
+ * needs them. Their tile is free afterwards. */
 static void add_masked_sum(builder *m, int k, int16_t to)
 {
     const fx_instr *terms = m->tasks[k].first, *ins = m->tasks[k].ins;
@@ -777,7 +777,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
                  .scratch = {.width = 4},
                  .status = FX_OK};
     *out_plan = NULL;
-    /* More than the planner makes (row.h: 24 inputs and 72 members). */
+    /* More than the planner makes (row.h: 24 inputs and 72 instructions). */
     if (m.nregs > MAX_REGISTERS)
         return FX_STATUS_INTERNAL;
     fxi_row_plan *p = m.p = allocate(step);

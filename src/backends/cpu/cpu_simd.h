@@ -155,7 +155,7 @@ typedef struct fxi_conv_core {
     bool (*finite)(const void *x, int64_t n);
 } fxi_conv_core;
 
-/* The convolution along two axes that reads rows in their place (cpu_conv_masked.c). One tap of a
+/* The convolution along two axes that reads x in its own memory (cpu_conv_masked.c). One tap of a
  * vector of windows: which elements it loads (S = 2: of two vectors, of which the even elements are
  * used), and the windows of which the tap is inside x. */
 typedef struct fxi_conv_lanes {
@@ -164,8 +164,8 @@ typedef struct fxi_conv_lanes {
 
 /* Dense planes x of in[1] rows of in[0] elements and y of out[1] rows of out[0]; the sums of y run
  * over `terms` planes of x that follow each other. The tap k, l of a plane of x and a column is
- * w[k·wtap[0] + l·wtap[1] + plane·wterm + column·wcolumn]; tap 0 reads the element `before`
- * elements in front of the window's position times the stride. `lanes`: of each vector, of each k.
+ * w[k·wtap[0] + l·wtap[1] + plane·wterm + column·wcolumn]; tap 0 of window i reads element i·stride
+ * − before. `lanes`: of each vector, of each k.
  */
 enum { FXI_MASKED_WIDTH = 16 }; /* the most columns of a kernel, k[0] */
 typedef struct fxi_conv_masked {
@@ -376,8 +376,8 @@ typedef struct fxi_simd {
     const fxi_pool_core *pool;                                   /* [type] */
     void (*const *pool_channels_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
     const fxi_random_core *random;
-    /* Bool masks of n > 0 bytes: the number of true elements; the number of elements from the first
-     * one on of which each block of 64 has a true one (*out_some is true), or none has. */
+    /* Bool masks of n > 0 bytes: the number of true elements; the length of the longest beginning
+     * in which every block of 64 elements has a true one (*out_some is true), or none has. */
     int64_t (*mask_count)(const uint8_t *mask, int64_t n);
     int64_t (*mask_run)(const uint8_t *mask, int64_t n, bool *out_some);
     /* Stores the indices of the true elements in order, and returns their number. If there are more

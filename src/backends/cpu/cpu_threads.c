@@ -40,7 +40,7 @@ int fx_num_threads(void)
 
 fx_status fx_set_num_threads(int n)
 {
-    /* 0 asks for the default. */
+    /* 0: the default. */
     if (n < 0)
         return fx_fail(FX_STATUS_ARGUMENT, "set_num_threads", "expected at least 0 threads, got %d",
                        n);
