@@ -1,8 +1,8 @@
 /* kernel_library.h: the interface between the CPU backend and a kernel library that serves it.
  *
  * A kernel library is a plugin that computes some steps (step.h) with a vendor's library.
- * cpu_plugin.c opens it while the program runs. It shares no symbols with cflux, which may be
- * linked statically, and calls back through the host table only.
+ * cpu_plugin.c opens it at run time. It shares no symbols with cflux, which may be linked
+ * statically, and calls back through the host table only.
  */
 #ifndef CFLUX_KERNEL_LIBRARY_H
 #define CFLUX_KERNEL_LIBRARY_H
@@ -32,7 +32,7 @@ typedef struct fxi_kernel_library {
      * failure. */
     const char *(*open)(const fxi_kernel_host *host);
     /* Prepares the step, which several threads may then run at the same time. Returns
-     * FX_STATUS_UNSUPPORTED if the library cannot compute this step, or not faster than the CPU
+     * FX_STATUS_UNSUPPORTED if the library cannot compute this step, or is not faster than the CPU
      * backend. */
     fx_status (*prepare)(const fx_step *step, struct fxi_kernel_ready **out_ready);
     void (*release)(struct fxi_kernel_ready *ready);

@@ -20,16 +20,16 @@ static const char *take(const fx_plugin_head *plugin, void *user)
 
 const fx_plugin_head *fxi_kernel_plugin_opened(const fxi_kernel_plugin *k)
 {
-    return __atomic_load_n(&k->asked, __ATOMIC_ACQUIRE) ? k->plugin : NULL;
+    return __atomic_load_n(&k->searched, __ATOMIC_ACQUIRE) ? k->plugin : NULL;
 }
 
 const fx_plugin_head *fxi_kernel_plugin_get(fxi_kernel_plugin *k)
 {
-    /* `asked` is stored after the other results, so a thread that finds it set needs no lock. */
-    if (__atomic_load_n(&k->asked, __ATOMIC_ACQUIRE))
+    /* `searched` is stored after the other results, so a thread that finds it set needs no lock. */
+    if (__atomic_load_n(&k->searched, __ATOMIC_ACQUIRE))
         return k->plugin;
     fxi_mutex_lock(&k->lock);
-    if (!k->asked) {
+    if (!k->searched) {
         const fxi_plugin_request request = {.kind = FX_PLUGIN_KERNEL_LIBRARY,
                                             .name = k->name,
                                             .serves = k->serves,
@@ -37,7 +37,7 @@ const fx_plugin_head *fxi_kernel_plugin_get(fxi_kernel_plugin *k)
                                             .take = take,
                                             .user = k};
         fxi_plugin_find(&request, &k->plugin, k->why, sizeof k->why);
-        __atomic_store_n(&k->asked, true, __ATOMIC_RELEASE);
+        __atomic_store_n(&k->searched, true, __ATOMIC_RELEASE);
     }
     fxi_mutex_unlock(&k->lock);
     return k->plugin;
@@ -53,7 +53,7 @@ const char *fxi_kernel_plugin_why(fxi_kernel_plugin *k)
 void fxi_kernel_plugin_reset(fxi_kernel_plugin *k)
 {
     fxi_mutex_lock(&k->lock);
-    k->asked = false;
+    k->searched = false;
     k->plugin = NULL;
     fxi_mutex_unlock(&k->lock);
 }

@@ -17,7 +17,7 @@ typedef struct fxi_kernel_plugin {
     const char *(*open)(const fx_plugin_head *plugin);
 
     fxi_mutex lock; /* protects the members below */
-    bool asked;     /* atomic: the search is over */
+    bool searched;  /* atomic: the library was searched for, with or without success */
     const fx_plugin_head *plugin;
     char why[FXI_PLUGIN_WHY];
 } fxi_kernel_plugin;

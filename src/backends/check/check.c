@@ -2,10 +2,10 @@
  * library and the backend use memory.
  *
  * "check:CPU" computes with the CPU backend, so only the checks take additional time. Its table is
- * made while the program runs. check_memory.c allocates, and check_step.c runs steps. The functions
- * for whole plans and for collective steps are always NULL: plans run step by step, which can be
- * checked, and the library runs collective steps. All other calls are passed on with the inner
- * device. A violation is an error like any other. step->ready belongs to the inner backend.
+ * made at run time. check_memory.c allocates, and check_step.c runs steps. The functions for whole
+ * plans and for collective steps are always NULL: plans run step by step, which can be checked, and
+ * the library runs collective steps. All other calls are passed on with the inner device. A
+ * violation is an error like any other. step->ready belongs to the inner backend.
  */
 #include "check.h"
 #include "backends.h"
@@ -21,8 +21,8 @@ static const fx_backend *inner_of(const fx_device *device)
     return fxi_checker_of(device)->inner;
 }
 
-/* The library's pool is switched off for this device: the checker must get freed memory back,
- * because it cannot see that the library reuses memory in a pool. */
+/* Switches the library's pool off for this device: the checker cannot see that the library reuses
+ * memory in a pool. */
 static fx_status check_info(fx_device *device)
 {
     fxi_pool_keep(device, 0);
@@ -40,7 +40,7 @@ static fx_status check_memory(fx_device *device, const char *operation, const vo
 {
     char why[FXI_CHECK_TEXT];
     const fxi_span range = {(uintptr_t)at, (uintptr_t)at + bytes};
-    if (bytes == 0 || !fxi_check_range(device, range, why))
+    if (bytes == 0 || !fxi_check_is_outside(device, range, why))
         return FX_OK;
     return fx_fail(FX_STATUS_INTERNAL, operation, "the range on %s %s", device->name, why);
 }
@@ -143,7 +143,8 @@ static fx_status check_sync(fx_device *device)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* An entry that the inner backend lacks must be NULL here too, because the library tests entries to
- * learn a backend's abilities. Only `sync` is always there: it also verifies all memory. */
+ * learn a backend's abilities. Only `info` and `sync` are never NULL: `info` switches the pool off,
+ * and `sync` verifies all memory. */
 static fx_backend table_over(const fx_backend *inner, const char *name)
 {
     return (fx_backend){.head = FX_BACKEND_HEAD(name),

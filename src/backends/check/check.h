@@ -65,10 +65,12 @@ fx_status fxi_check_report(const fx_device *device, const char *why);
 void fxi_check_all(fx_device *device, char *why);
 
 /* True if a range is not inside a live allocation of the device; then `why` says where it is: "is
- * in memory at bytes -4 to 59 of an allocation of 64 bytes". */
-bool fxi_check_range(fx_device *device, fxi_span range, char *why);
-/* True if the guards of the allocation that holds the range were written. */
-bool fxi_check_guards(fx_device *device, fxi_span range, char *why);
+ * in memory at bytes -4 to 59 of an allocation of 64 bytes". False for memory of the program if the
+ * inner backend computes in host memory. */
+bool fxi_check_is_outside(fx_device *device, fxi_span range, char *why);
+/* True if the allocation that holds the range is damaged: its guards were written, or its contents
+ * after it was freed. */
+bool fxi_check_is_damaged(fx_device *device, fxi_span range, char *why);
 /* Fills a range of a live allocation; true on success. Does nothing if no allocation holds it. */
 bool fxi_check_fill_range(fx_device *device, fxi_span range, fxi_check_fill fill);
 /* The first byte of a range that differs from its fill, counted from the beginning of the range; −1

@@ -193,7 +193,7 @@ static bool damaged(const fxi_checker *c, const fxi_check_block *b, char *why)
     return true;
 }
 
-bool fxi_check_range(fx_device *device, fxi_span range, char *why)
+bool fxi_check_is_outside(fx_device *device, fxi_span range, char *why)
 {
     fxi_checker *c = fxi_checker_of(device);
     char what[120], where[80] = "";
@@ -219,7 +219,7 @@ bool fxi_check_range(fx_device *device, fxi_span range, char *why)
     return !fine && !foreign;
 }
 
-bool fxi_check_guards(fx_device *device, fxi_span range, char *why)
+bool fxi_check_is_damaged(fx_device *device, fxi_span range, char *why)
 {
     fxi_checker *c = fxi_checker_of(device);
     fxi_mutex_lock(&c->lock);

@@ -91,12 +91,12 @@ static fx_status find_strays(const call *c)
     char why[FXI_CHECK_TEXT];
     for (int32_t k = 0; k < s->nin + nout; k++) {
         const fxi_span at = k < s->nin ? input(c, k) : output(c, k - s->nin);
-        if (!is_empty(at) && fxi_check_range(c->device, at, why))
+        if (!is_empty(at) && fxi_check_is_outside(c->device, at, why))
             return wrong(c, "%s %d on %s %s", k < s->nin ? "operand" : "output",
                          (int)(k < s->nin ? k : k - s->nin), c->device->name, why);
     }
     const fxi_span work = {work_space(c).low, work_guard(c).high};
-    if (!is_empty(work) && fxi_check_range(c->device, work, why))
+    if (!is_empty(work) && fxi_check_is_outside(c->device, work, why))
         return wrong(c, "work space on %s %s", c->device->name, why);
     return FX_OK;
 }
@@ -171,7 +171,8 @@ static fx_status find_shared_work(const call *c)
 static fx_status run_inner(const call *c)
 {
     if (!is_empty(work_space(c))) {
-        /* A kernel that reads what an earlier step left in the work space then computes NaN. */
+        /* Poison: a kernel that reads what an earlier step left in the work space then computes
+         * NaN. */
         fxi_check_fill_range(c->device, work_space(c), FXI_CHECK_POISON);
         fxi_check_fill_range(c->device, work_guard(c), FXI_CHECK_GUARD);
     }
@@ -182,12 +183,12 @@ static fx_status run_inner(const call *c)
 static fx_status find_damage(const call *c)
 {
     char why[FXI_CHECK_TEXT] = "";
-    /* All allocations of the device are read, so this takes long: FX_CHECK=all asks for it. */
+    /* Reads all allocations of the device, which is slow, so only FX_CHECK=all does it. */
     if (fxi_checker_of(c->device)->thorough)
         fxi_check_all(c->device, why);
     for (int32_t k = 0; k < fx_step_outputs(c->step) && !*why; k++)
         if (!is_empty(output(c, k)))
-            fxi_check_guards(c->device, output(c, k), why);
+            fxi_check_is_damaged(c->device, output(c, k), why);
     if (*why)
         return wrong(c, "on %s %s", c->device->name, why);
     const int64_t at =

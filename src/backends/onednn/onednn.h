@@ -1,10 +1,10 @@
 /* onednn.h: shared by the files of the oneDNN plugin. Internal.
  *
- * A step is computed in parts: blocks of images, or of matrix columns. Each part is one call of a
- * primitive that was created for one thread, and cflux's own pool runs the parts. oneDNN's threads
- * (GNU OpenMP) are never used: they spin, so a small call becomes a thousand times slower if
- * another process uses the cores. The division of a step depends on its sizes alone, so results are
- * the same for any number of threads.
+ * A step is computed in parts: blocks of images, or for a matrix product blocks of the batch, of
+ * rows or of columns. Each part is one call of a primitive that was created for one thread, and
+ * cflux's own pool runs the parts. oneDNN's threads (GNU OpenMP) are never used: they spin, so a
+ * small call becomes a thousand times slower if another process uses the cores. The division of a
+ * step depends on its sizes alone, so results are the same for any number of threads.
  */
 #ifndef CFLUX_ONEDNN_H
 #define CFLUX_ONEDNN_H
@@ -69,7 +69,7 @@ typedef struct fxi_onednn_ready {
 } fxi_onednn_ready;
 
 /* Can the plugin compute the step's epilogue? Yes if there is none, or if it only adds a Float32
- * bias along an axis. oneDNN is not asked for activation functions, because its versions lose NaN.
+ * bias along an axis. oneDNN's activation functions are not used, because they lose NaN.
  */
 bool fxi_onednn_epilogue(const fx_step *step, int axis);
 

@@ -1,9 +1,9 @@
 /* onednn_api.h: one interface to oneDNN 2.x and 3.x.
  *
- * Their C interfaces differ in three ways that matter here. A memory descriptor is a struct in 2.x
+ * Their C interfaces differ in two ways that matter here. A memory descriptor is a struct in 2.x
  * and a handle in 3.x. An operation is described by a struct of its own in 2.x and by the arguments
- * of a function in 3.x. Post-operations have other arguments. The version is chosen when the plugin
- * is built. Functions return oneDNN's status.
+ * of a function in 3.x. The version is chosen when the plugin is built. Functions return oneDNN's
+ * status.
  */
 #ifndef CFLUX_ONEDNN_API_H
 #define CFLUX_ONEDNN_API_H

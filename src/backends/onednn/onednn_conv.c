@@ -237,8 +237,8 @@ static fx_status reorder(const conv *c, md_ref from_md, const void *from, md_ref
     return fxi_primitive_run(&c->reorder, 2, args, s.scratch ? work + s.plain + s.packed : NULL);
 }
 
-/* Packs the weights. *out_packed is the caller's own memory if its layout suits, else an address in
- * the work space. */
+/* Packs the weights. *out_packed is the caller's own memory if its layout is the packed one, else
+ * an address in the work space. */
 static fx_status pack(const conv *c, const void *w, char *work, void **out_packed)
 {
     *out_packed = (void *)(uintptr_t)w; /* only read */
@@ -372,7 +372,7 @@ static fx_status run(const void *self, const void *const *in, void *out, void *w
                                      : run_with_weights(c, &q, in[1], work);
 }
 
-/* Also called if `prepare` fails: what has not been created is zero. */
+/* Called also if `prepare` fails: members that were not created are zero. */
 static void release(void *self)
 {
     conv *c = self;

@@ -187,7 +187,7 @@ static fx_status run(const void *self, const void *const *in, void *out, void *w
                             &c);
 }
 
-/* Also called if `prepare` fails: what has not been created is zero. */
+/* Called also if `prepare` fails: members that were not created are zero. */
 static void release(void *self)
 {
     product *p = self;

@@ -1,7 +1,9 @@
 /* ref_kernels.c: runs a step with the ref backend: a table from operation to function.
  *
- * Elementwise operations share the interpreter of register programs; every other operation has its
- * own function. LEAF and CONST are values, not steps, and have none.
+ * Elementwise operations share the interpreter of register programs. Other operations have a
+ * function, unless they never become steps of this backend: LEAF and CONST are values; the library
+ * runs TRANSFER; the planner replaces OWN_GRADIENT by a copy of its last input; ATTENTION is only
+ * for backends with a kernel for it.
  */
 #include "ref_kernels.h"
 

@@ -3,12 +3,13 @@
  * Every kernel does the same: for every element of the output it computes the multi-index, reads
  * the elements that the formula names with fxi_ref_get, computes in double (int64_t for integers
  * and Bool), and writes with fxi_ref_put. No loop is optimised or shared with another backend, so
- * that a mistake elsewhere cannot be repeated here. The planner gives movement operations to ref as
- * steps of their own, so their index arithmetic is checked too.
+ * that a mistake elsewhere cannot be repeated here. For ref, movements are steps of their own, so
+ * their index arithmetic is checked too.
  *
  * Invariants: integers in a fxi_ref_value are always in their type's range (fxi_ref_wrap), and
- * reals are always values of their type (fxi_ref_round): the register of a Float32 instruction
- * holds a float.
+ * reals in the registers of a program are values of their type (fxi_ref_round): the register of a
+ * Float32 instruction holds a float. Only a sum or product of many terms has more digits, until it
+ * is written.
  */
 #ifndef CFLUX_REF_KERNELS_H
 #define CFLUX_REF_KERNELS_H
@@ -38,7 +39,7 @@ void fxi_ref_put(int dtype, void *p, int64_t index, fxi_ref_value v);
 /* The multi-index of a linear (column-major) position. index has FX_MAX_DIMS entries; the unused
  * are 0. */
 void fxi_ref_unravel(int64_t linear, int ndim, const int64_t *shape, int64_t *index);
-/* The same for three spatial axes, and the product of their sizes. */
+/* The multi-index for three spatial axes, and the product of their sizes. */
 void fxi_ref_unravel3(int64_t linear, const int64_t *size, int64_t *index);
 int64_t fxi_ref_volume(const int64_t *size);
 int64_t fxi_ref_length(const fx_tensor *t);

@@ -1,8 +1,8 @@
 /* ref_move.c: movement, copies and generators, with index arithmetic of their own.
  *
- * For other backends the planner turns RESHAPE … STOP into strides, and adds a step only to copy a
- * view. Here each is a step that copies element by element, from the attributes of its node. This
- * checks the planner.
+ * For other backends the planner turns RESHAPE, PERMUTE, EXPAND, SLICE and STOP into strides, and
+ * adds a step only to copy a view. Here each of them is a step that copies element by element, from
+ * the attributes of its node. This checks the planner.
  */
 #include "philox.h"
 #include "ref_kernels.h"

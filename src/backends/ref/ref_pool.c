@@ -3,9 +3,9 @@
  * The window of output position o covers x at o·stride − before + k·dilation; positions outside x
  * are padding. Max: the largest element inside; of several equal ones the first in column-major
  * order of the window. NaN is larger than everything. A window with nothing but padding gives −Inf
- * and no gradient. Mean: the sum of the elements inside, divided by the size of the whole window.
- * The gradients search, for every element of x, the windows that contain it: the same equation
- * solved for o.
+ * (integers: the type's smallest number) and no gradient. Mean: the sum of the elements inside,
+ * divided by the size of the whole window. The gradients search, for every element of x, the
+ * windows that contain it: the same equation solved for o.
  *
  * Channels and batch do not mix: all axes after the spatial ones count as one axis of planes.
  */

@@ -43,11 +43,11 @@ fxi_ref_value fxi_ref_reduce_next(int kind, int dtype, fxi_ref_value sofar, fxi_
     return replaces(kind, dtype, sofar, x) ? x : sofar;
 }
 
-/* The terms of one result: their number and where they are. */
+/* The terms of one result. */
 typedef struct terms {
     const fx_step *step;
     const void *x;
-    const int64_t *index; /* multi-index of the result; used outside the mask */
+    const int64_t *index; /* multi-index of the result; used for the axes that are not reduced */
     int64_t count, extent[FX_MAX_DIMS];
 } terms;
 
@@ -87,7 +87,7 @@ static fxi_ref_value index_of_extreme(const terms *e, int kind, int dtype)
     return at;
 }
 
-/* The reduction of all x whose multi-index outside the mask is `index`. */
+/* The reduction of all elements of x that belong to the result at `index`. */
 static fxi_ref_value reduce_one(const fx_step *s, const void *x, const int64_t *index)
 {
     const fx_tensor *t = &s->in[0];
