@@ -438,10 +438,10 @@ static void operands_lie_in_live_memory(void **state)
         assert_int_equal(call(d, 4, 2, x + 1, y, why), FX_OK);
         assert_int_equal(call(d, 8, 0, x + 7, y, why), FX_OK);
         assert_int_equal(call(d, 0, 1, NULL, NULL, why), FX_OK);
-        wrong(d, 8, 1, x + 1, y, "operand 0 on %s is in memory at bytes 4 to 35 of", name);
-        wrong(d, 8, -1, x + 6, y, "operand 0 on %s is in memory at bytes -4 to 27 of", name);
-        wrong(d, 5, 2, x, y, "operand 0 on %s is in memory at bytes 0 to 35 of", name);
-        wrong(d, 8, 1, x, y - 1, "output 0 on %s is in memory at bytes -4 to 27 of an ", name);
+        wrong(d, 8, 1, x + 1, y, "operand 0 on %s is at bytes 4 to 35 of", name);
+        wrong(d, 8, -1, x + 6, y, "operand 0 on %s is at bytes -4 to 27 of", name);
+        wrong(d, 5, 2, x, y, "operand 0 on %s is at bytes 0 to 35 of", name);
+        wrong(d, 8, 1, x, y - 1, "output 0 on %s is at bytes -4 to 27 of an ", name);
         wrong(d, 8, 1, theirs, y, "operand 0 on %s is in memory of %s, at bytes 0 to 31 of an",
               name, fx_device_name(other));
         if (is_far)
@@ -450,7 +450,7 @@ static void operands_lie_in_live_memory(void **state)
             assert_int_equal(call(d, 8, 1, mine, y, why), FX_OK);
         d->backend->free(d, x);
         wrong(d, 8, 1, x, y,
-              "operand 0 on %s is in memory at bytes 0 to 31 of an allocation of 32 bytes that was "
+              "operand 0 on %s is at bytes 0 to 31 of an allocation of 32 bytes that was "
               "freed 1 step ago, after neg",
               name);
         d->backend->free(d, y);
@@ -490,7 +490,7 @@ static void work_space_lies_in_no_operand(void **state)
     work = x + 92;
     wrong(d, 8, 1, in, out, "work space on check:near:0 overlaps output 0");
     work = x + 1000;
-    wrong(d, 8, 1, in, out, "work space on check:near:0 is in memory at bytes 1000 to 1295 of");
+    wrong(d, 8, 1, in, out, "work space on check:near:0 is at bytes 1000 to 1295 of");
     work = theirs;
     wrong(d, 8, 1, in, out, "work space on check:near:0 is in memory of check:near:1, at bytes");
     work_of_it = 0;
@@ -512,15 +512,15 @@ static void bytes_are_moved_inside_allocations(void **state)
     assert_int_equal(b->fill(d, x + 31, 1, 1), FX_OK);
     said_nothing();
     assert_int_equal(b->write(d, x + 1, host, 32), FX_STATUS_INTERNAL);
-    said("write: the range on check:far:0 is in memory at bytes 1 to 32 of an allocation of 32 "
+    said("write: the range on check:far:0 is at bytes 1 to 32 of an allocation of 32 "
          "bytes");
     assert_int_equal(b->read(d, host, x, 33), FX_STATUS_INTERNAL);
-    said("read: the range on check:far:0 is in memory at bytes 0 to 32 of");
+    said("read: the range on check:far:0 is at bytes 0 to 32 of");
     assert_int_equal(b->fill(d, x - 1, 0, 1), FX_STATUS_INTERNAL);
-    said("fill: the range on check:far:0 is in memory at bytes -1 to -1 of");
+    said("fill: the range on check:far:0 is at bytes -1 to -1 of");
     b->free(d, x);
     assert_int_equal(b->copy(other, y, d, x, 32), FX_STATUS_INTERNAL);
-    said("copy: the range on check:far:0 is in memory at bytes 0 to 31 of an allocation of 32 "
+    said("copy: the range on check:far:0 is at bytes 0 to 31 of an allocation of 32 "
          "bytes that "
          "was freed");
     b->free(other, y);

@@ -65,8 +65,8 @@ fx_status fxi_check_report(const fx_device *device, const char *why);
 void fxi_check_all(fx_device *device, char *why);
 
 /* True if a range is not inside a live allocation of the device; then `why` says where it is: "is
- * in memory at bytes -4 to 59 of an allocation of 64 bytes". False for memory of the program if the
- * inner backend computes in host memory. */
+ * at bytes -4 to 59 of an allocation of 64 bytes". False for memory of the program if the inner
+ * backend computes in host memory. */
 bool fxi_check_is_outside(fx_device *device, fxi_span range, char *why);
 /* True if the allocation that holds the range is damaged: its guards were written, or its contents
  * after it was freed. */

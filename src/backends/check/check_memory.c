@@ -203,14 +203,14 @@ bool fxi_check_is_outside(fx_device *device, fxi_span range, char *why)
     for (int i = 0; !b && i < c->count; i++) {
         b = touched(c, i, range);
         if (b)
-            snprintf(where, sizeof where, "of %s:%d, ", c->table.head.name, i);
+            snprintf(where, sizeof where, "in memory of %s:%d, ", c->table.head.name, i);
     }
     /* Memory of the program, or a literal, if the device uses host memory. */
     const bool foreign = !b && !c->inner->read;
     if (b && !fine) {
         describe(c, b, what, sizeof what);
         const long long low = (long long)(range.low - body(b).low);
-        snprintf(why, FXI_CHECK_TEXT, "is in memory %sat bytes %lld to %lld of %s", where, low,
+        snprintf(why, FXI_CHECK_TEXT, "is %sat bytes %lld to %lld of %s", where, low,
                  low + (long long)(range.high - range.low) - 1, what);
     } else if (!b) {
         snprintf(why, FXI_CHECK_TEXT, "is outside the device's memory, at %p", (void *)range.low);
