@@ -535,7 +535,8 @@ static void recorded_free(fxi_event *e)
 
 static const fxi_event_kind recorded_kind = {recorded_free, true, NULL};
 
-/* Notes a sweep that began at entry `first`. Without memory it is swept again. */
+/* Notes a sweep that began at entry `first`. If an allocation fails, the next training step sweeps
+ * again. */
 static void note_gradient(fxi_context *c, int32_t first, fx_array *loss, fx_array *const *x, int n,
                           fx_array *const *gradients)
 {

@@ -6,12 +6,12 @@
  * step. The backward step can read the 16-bit input instead. The output is a few operations on that
  * input and on values of the row. So the forward step need not store either.
  *
- * A value V that has one element for each element of its step qualifies if all its readers are
+ * A value V qualifies if it has one element for each element of its step, if all its readers are
  * programs over the same elements, and if its expression has few instructions, all of them cheap.
  * The leaves of the expression are operands of V's step, other values that this step stores, and
- * its values of the row (which are stored if they are not yet). The operands that readers read
- * instead of V may be at most half of the bytes that the store and the loads of V took, and the
- * leaves that are kept for longer may not be larger than V.
+ * its values of the row (which are stored if they are not yet). What the readers load instead of V
+ * may be at most half of the bytes that the store and the loads of V took. The leaves that must be
+ * kept for longer may not be larger than V.
  *
  * First, a value that equals another output of its step is replaced by that output. Example: an
  * activation that two layers convert.

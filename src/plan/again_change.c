@@ -156,8 +156,8 @@ static void set_operands(const fxi_again *a, const fx_step *reader, writing *w)
     }
 }
 
-/* Writes the program of the reader with the expression before the first instruction that computes
- * elements in the pass that reads V. */
+/* Writes the program of the reader, and inserts the expression before the first instruction that
+ * computes elements in the pass that reads V. */
 static void write_program(const fxi_again *a, const fx_step *reader, writing *w)
 {
     const fx_step *s = &a->p->steps[a->made];

@@ -11,9 +11,9 @@
  * members.
  *
  * Groups without a reader in common may still read the same operands: the value of a function and
- * its gradient. These groups are merged last, at the position of the later one. If a step in
- * between reads a value of the earlier one, as a loss reads the differences before its gradient
- * does, the later group moves to the position of the earlier one, if all its operands exist there.
+ * its gradient. These groups are merged last, at the position of the later one. A step in between
+ * may read a value of the earlier group, as a loss reads the differences before its gradient does.
+ * Then the later group moves to the position of the earlier one, if all its operands exist there.
  * So each operand is read once, and what the earlier group computes for the later one stays in
  * registers.
  *

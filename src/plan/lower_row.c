@@ -149,8 +149,9 @@ static bool is_inner(const row_group *q, int m)
     return !q->row[m] && q->b->groups.rows.kind[id] == FXI_ROW_FULL && !q->b->groups.stored[id];
 }
 
-/* True if computing member m in the later pass `pass` does not add kept values: operands that other
- * members read earlier must be kept for m until then, but the value of m need not be. */
+/* Can member m be computed in the later pass `pass` without keeping more values between passes?
+ * Operands that other members read earlier must then be kept for m, but the value of m need not be
+ * kept. */
 static bool keeps_few(const row_group *q, int m, int pass)
 {
     int more = 0;

@@ -3,10 +3,10 @@
  *
  * Nodes are numbered in the order in which a walk from the roots finishes them, and a row step is
  * searched near its first reduction only. In the graph of a large training step both ends of a
- * cross-entropy are far from its gradient: the walk enters a node by its first input, so the labels
- * are computed before the forward pass, and the value of the loss is the last root, so it is
- * computed after the backward pass. The row step of the loss would then be divided, and its
- * parts would exchange arrays as large as the scores.
+ * cross-entropy are far from its gradient. The walk enters a node by its first input, so the labels
+ * are computed before the forward pass. The value of the loss is the last root, so it is computed
+ * after the backward pass. The row step of the loss would then be divided, and its parts would
+ * exchange arrays as large as the scores.
  *
  * Here the roots are walked from the one with the shortest path from the leaves to the one with the
  * longest. So the loss follows the forward pass, and then come the gradients of the last layers,

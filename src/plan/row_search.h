@@ -76,9 +76,10 @@ int32_t fxi_row_count_inputs(fxi_row_search *s);
  */
 bool fxi_row_combines(const fxi_row_search *s);
 /* Removes members of full size that are better left to a step outside. Sums with a product belong
- * to the step of the product. A value that only a later group reads, often that of the gradient, is
- * computed there instead of being stored: for example the difference from the mean, from the values
- * and the mean. Either no member reads a removed node, or the removed node reads no member. */
+ * to the step of the product. A value that only a later group reads is computed there instead of
+ * being stored. For example, the group of the gradient computes the difference from the mean again,
+ * from the values and the mean. Either no member reads a removed node, or the removed node reads no
+ * member. */
 void fxi_row_prune(fxi_row_search *s);
 
 #endif

@@ -158,10 +158,10 @@ __attribute__((destructor)) static void close_at_exit(void)
 }
 
 /* How much may be pending before a thread evaluates by itself. A training step that is cut in two
- * computes much of it twice, so the bounds follow from the memory of the machine: a pending node
- * with its part of the plan takes about NODE bytes, and a sixteenth of the memory may be used for
- * that, for at least LEAST and at most MOST nodes. Pending nodes also keep alive the arrays that
- * they are computed from; these may use a quarter of the memory. */
+ * computes much of it twice, so the bounds follow from the memory of the machine. A pending node
+ * with its part of the plan takes about NODE bytes. A sixteenth of the memory may be used for that,
+ * for at least LEAST and at most MOST nodes. Pending nodes also keep alive the arrays that they are
+ * computed from; these may use a quarter of the memory. */
 static void set_pending_bounds(fxi_context *c)
 {
     enum { NODE = 2048, LEAST = 20000, MOST = 500000 };
@@ -658,7 +658,7 @@ fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *targe
         c->promises = grown;
         c->promise_capacity = capacity;
     }
-    /* Before the earlier promise is dropped, because it may hold the only references. */
+    /* Retained before the earlier promise is dropped, which may hold the only references. */
     const fxi_promise p = {.kind = kind,
                            .depth = c->scope->depth,
                            .target = fxi_retain(target),

@@ -227,7 +227,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
 {
     if (__builtin_expect(__atomic_load_n(&c->returned, __ATOMIC_RELAXED) != NULL, 0))
         fxi_take_back(c);
-    /* Comes first: a recorded call has passed the checks below already. */
+    /* A recorded call has already passed the checks below. */
     if (__builtin_expect(c->tape != NULL, 0)) {
         fxi_node *again = fxi_tape_next(c, op, dtype, ndim, shape, device, attr, nin, in);
         if (again)

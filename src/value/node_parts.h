@@ -32,7 +32,7 @@ static inline void fxi_sink_remove(fxi_node *n)
 static inline void fxi_node_begin(fxi_context *c, fxi_node *n, fx_op op, fx_dtype dtype, int ndim,
                                   fx_device *device, int nin, fxi_node **in)
 {
-    /* Each of at most 80 bytes, because gcc 12 makes `rep stos` of more, which takes longer than
+    /* Each call clears at most 80 bytes: for more, gcc 12 emits `rep stos`, which takes longer than
      * everything else here. */
     memset(&n->data, 0, offsetof(fxi_node, inl) - offsetof(fxi_node, data));
     memset(&n->tape, 0, sizeof *n - offsetof(fxi_node, tape));

@@ -243,8 +243,8 @@ static bool note(fxi_tape *t, fxi_node *n)
         fxi_ghost_free(e->node);
         return false;
     }
-    /* A C function computes the gradient of these, so the gradient of the training step is not
-     * skipped. */
+    /* A C function computes the gradient of these operations, so the gradient of the training step
+     * is not skipped. */
     t->impure |= n->op == FX_OP_OWN_GRADIENT || n->op == FX_OP_CUSTOM;
     n->tape = e->node->tape = ++t->n;
     return true;

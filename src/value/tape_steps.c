@@ -9,8 +9,8 @@
 enum { MOST_TAPES = 8 };
 
 /* A training step that changes each time takes longer with a tape than without. After PATIENCE
- * training steps in a row that did not repeat, two more are noted, then 2 are not, two are noted,
- * then 4 are not, and so on: at most 2^MOST_REST in a row are not noted. Two are noted between
+ * training steps in a row that did not repeat, two more are noted, then two are not, two are noted,
+ * then four are not, and so on: at most 2^MOST_REST in a row are not noted. Two are noted between
  * these pauses, because the first one after a pause is compared with an old tape. */
 enum { PATIENCE = 6, MOST_REST = 4 };
 
@@ -136,8 +136,8 @@ static bool list_users(fxi_tape *t)
     return true;
 }
 
-/* A ghost with a value outlives the training step: it becomes an ordinary node without history, and
- * a new ghost replaces it on the tape. False: the allocation failed. */
+/* Lets a ghost with a value outlive the training step: it becomes an ordinary node without history,
+ * and a new ghost replaces it on the tape. False: the allocation failed. */
 static bool part_with(fxi_tape *t, int32_t i)
 {
     fxi_tape_entry *e = &t->entries[i];
