@@ -42,8 +42,8 @@ bool fxi_operand_convert(fxi_operand *o, fx_dtype dtype);
  * allocation fails. */
 bool fxi_operand_stretch(fxi_operand *o, int ndim, const int64_t *shape);
 
-/* The common element type of the operands from `first` on: Julia's promotion; literals do not
- * widen. */
+/* The common element type of the operands from `first` on, by Julia's promotion. Literals do not
+ * widen it, but a real literal turns integers into Float32. Only literals: Float32. */
 fx_dtype fxi_common_type(const fxi_operand *o, int first, int n);
 /* Is one of the operands from `first` on an integer literal that the integer type cannot represent?
  */

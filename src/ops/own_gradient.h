@@ -12,17 +12,17 @@ typedef struct fxi_own_call {
     uint64_t stream[2]; /* of random numbers that the gradient draws again */
 } fxi_own_call;
 
-/* `gradient` sets gx[i] from gy for each input with need[i], except the last one. in[n − 1] is the
- * result without the gradient. */
+/* `gradient` sets gx[i] from gy for each input with need[i]. in[n − 1] is the result without this
+ * gradient; gx[n − 1] stays NULL unless a gradient flows to it as well, as in fxi_after. */
 typedef struct fxi_own_gradient_op {
     fx_custom_op op; /* name and user; the functions are not used */
     void (*gradient)(const fx_custom_op *op, const fxi_own_call *call, const bool *need, int n,
                      fx_array *const *in, fx_array *gy, fx_array **gx);
 } fxi_own_gradient_op;
 
-/* The value of in[n − 1], with another gradient: none flows to in[n − 1]. A plan computes the other
- * inputs, in their order, before the operations that only in[n − 1] needs. `op` must be
- * valid until the process ends. `call` is copied; NULL: zeros. */
+/* The value of in[n − 1], with the gradient of `op`. A plan computes the other inputs, in their
+ * order, before the operations that only in[n − 1] needs. `op` must be valid until the process
+ * ends. `call` is copied; NULL: zeros. */
 fx_array *fxi_own_gradient(const fxi_own_gradient_op *op, const fxi_own_call *call, int n,
                            fx_array *const *in);
 
