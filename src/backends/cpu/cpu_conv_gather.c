@@ -26,7 +26,8 @@
 #include <string.h>
 
 enum {
-    SCRATCH_BYTES = 384 << 10, /* bytes of images: they stay in the second-level cache */
+    SCRATCH_BYTES = 384 << 10, /* bytes of a block; small images taken together may have twice as
+                                  many. Both stay in the second-level cache */
     DEPTH = 128,               /* terms of a sum before the result is loaded and stored again */
     BLOCK_WINDOWS = 256,       /* windows of a block at most, unless one row has more */
     FEW_WINDOWS = 64,          /* windows of a unit at least, where images are small */

@@ -99,8 +99,8 @@ static int64_t odd_lines(int64_t elements)
     return (fxi_cpu_divide_up(elements, LINE) | 1) * LINE;
 }
 
-/* Time of the sums of some rows of tiles, per tile: a single vector after the whole tiles of the
- * inner loop takes about twice as long. */
+/* Time of the sums of some rows of tiles, per tile: a single vector left after the inner loop's
+ * groups of three takes about twice as long. */
 static double cost_of_rows(const job *s, int64_t rows)
 {
     const int64_t vectors = fxi_cpu_divide_up(rows * s->across, s->core->lanes);

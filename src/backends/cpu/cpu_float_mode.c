@@ -1,7 +1,7 @@
 /* cpu_float_mode.c: fx_flush_denormals.
  *
- * The choice is the program's, else FX_FLUSH_DENORMALS, which is read at the first use, so that a
- * program may set the variable at its start.
+ * The program decides with fx_flush_denormals, else the variable FX_FLUSH_DENORMALS does. It is
+ * read at the first use, so that a program may set it at its start.
  */
 #include "cpu_float_mode.h"
 #include "step.h"

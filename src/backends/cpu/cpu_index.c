@@ -370,7 +370,7 @@ static bool sort_terms(scattering *s)
     if (!start)
         return false;
     s->order = start + s->along + 2;
-    /* The counts are two further on, so that the sums below begin with two zeros. */
+    /* The count of row j is at start[j + 2], so that the sums below begin with two zeros. */
     for (int64_t k = 0; k < s->n; k++)
         start[s->idx[k] + 2]++;
     for (int64_t j = 0; j <= s->along; j++)

@@ -47,7 +47,7 @@ FXI_INLINE uint32_t masked_first(int64_t n)
     return n >= MASKED_LANES ? MASKED_FULL : n <= 0 ? 0 : (1u << n) - 1;
 }
 
-/* The numbers t, of T, for which row first + t·step is one of `rows` rows: a bit for each. */
+/* A bit for each t < T: is row first + t·step one of the `rows` rows that exist? */
 FXI_INLINE uint32_t masked_rows(int64_t first, int64_t step, int64_t rows, const int T)
 {
     int64_t lo = -first, hi = rows - first;

@@ -6,7 +6,7 @@
  */
 enum { MASK_BLOCK = 64 /* bytes that are tested at once: a cache line */ };
 
-/* Masks begin at any byte. The copy is one load, and the bytes may be read as another type. */
+/* Masks begin at any byte. memcpy becomes one load, and may read the bytes as another type. */
 static inline vl mask_load(const uint8_t *mask)
 {
     vl v;

@@ -155,9 +155,8 @@ static inline vf vf_exp_less_one(vf r)
     return vf_fma(vf_poly(r, c, 5), r * r, r);
 }
 
-/* eˣ for |x| < EXP_NEAR: 2ⁿ and the result are normal numbers. The bias is the same as in
- * vf_reduce: with an odd one, halves would be rounded to another n where a product is rounded
- * before it is added. */
+/* eˣ for |x| < EXP_NEAR: 2ⁿ and the result are normal numbers. The bias is even, as in vf_reduce:
+ * without fused multiply-adds, an odd one would round halves to another n. */
 #define EXP_NEAR 87.0f
 static inline vf vf_exp_near(vf x)
 {

@@ -3,8 +3,8 @@
  * fxi_cpu_run_step runs any step: it finds the kernel by the step's operation, or by its class for
  * row and foreach steps. It converts the types around kernels that have no loops for Float16 and
  * BFloat16 (they compute in Float32). Kernels return a status; a failing one has recorded an error.
- * No kernel keeps memory between calls, and all are deterministic: sums have a fixed order that
- * depends on shapes only.
+ * No kernel keeps memory between calls, and all are deterministic: sums have a fixed order, which
+ * depends on the step (shapes, strides, program) and on the instruction set only.
  */
 #ifndef CFLUX_CPU_KERNELS_H
 #define CFLUX_CPU_KERNELS_H

@@ -11,8 +11,8 @@
  *
  * A thread without work looks for more during SPIN nanoseconds and then sleeps: a worker for the
  * next job, the caller for the last parts. Sleeping soon matters on a machine with other work,
- * because a spinning thread holds the core that another one needs to finish. OpenMP's regions take
- * 4 to 8 ms when another process holds a core.
+ * because a spinning thread holds the core that another one needs to finish. For comparison: a
+ * parallel region of OpenMP takes 4 to 8 ms when another process holds a core.
  *
  * Workers start when a job of more than one part first needs them. One job runs at a time; a thread
  * that finds the pool in use works alone. Only the thread that holds the pool changes it (starts

@@ -1,6 +1,6 @@
 /* cpu_parallel.h: runs the work of a kernel on several threads. Internal.
  *
- * A kernel divides its sums by the shapes alone, never by the number of threads, and every part
+ * A kernel divides its sums by shapes and strides, never by the number of threads, and every part
  * writes its own elements: so results have the same bits for any number of threads. The caller
  * works too; each thread takes a range of neighbouring parts and then helps others. Nothing is
  * allocated but the scratch that a caller asks for. A call from within a part, or while another

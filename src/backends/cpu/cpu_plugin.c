@@ -132,7 +132,7 @@ static int class_of(const fx_step *s)
     return is_ours(a, strided, set) ? OURS : ONE_GROUP;
 }
 
-static bool wide(const fx_step *s)
+static bool has_enough_channels(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
     const fx_tensor *w = a->kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
@@ -153,7 +153,7 @@ static bool repays(const fx_step *s)
     const bool half = s->out.dtype == FX_DTYPE_BF16;
     if (s->op == FX_OP_MATMUL)
         return half && work(s) >= 4e6;
-    return (half || s->out.dtype == FX_DTYPE_F32) && wide(s) && work(s) >= 16e6;
+    return (half || s->out.dtype == FX_DTYPE_F32) && has_enough_channels(s) && work(s) >= 16e6;
 }
 
 fx_status fxi_cpu_plugin_prepare(const fx_step *step, fxi_kernel_ready **out_ready)

@@ -300,7 +300,7 @@ static void run_planes(void *user, int64_t part)
 }
 
 /* In nanoseconds: the memory traffic, and half a nanosecond for each tap of a window. The loops for
- * pairs of rows count as one tap. */
+ * windows of 2×2 count as one tap. */
 static double cost_of(const geometry *g, bool pairs)
 {
     const double taps = pairs ? 1 : g->count;

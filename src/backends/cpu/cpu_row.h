@@ -88,8 +88,8 @@ typedef struct fxi_row_load {
 } fxi_row_load;
 
 /* The calls of a pass: on values of rows calls[first … elements − 1], then on elements
- * calls[elements … last − 1]. `spreads` is the end of the pass's list of spreads, which begins at
- * the end of the previous pass's, and `fills` that of its list of fills. Spreads are done at the
+ * calls[elements … last − 1]. `spreads` and `fills` are the ends of the pass's parts of the lists
+ * of spreads and of fills; they begin where those of the previous pass end. Spreads are done at the
  * start of each row or tile of whole rows; for columns, at the start of the pass. Fills are done at
  * the start of each stretch. */
 typedef struct fxi_row_pass {

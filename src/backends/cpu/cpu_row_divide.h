@@ -25,13 +25,12 @@ typedef struct fxi_row_scratch {
     uint8_t use[FXI_ROW_LOCATIONS]; /* fxi_scratch_use */
 } fxi_row_scratch;
 
-/* The numbers and the distances of rows and their elements and, if rows are columns, of a block. It
- * must be called before operands have locations. */
+/* Sets the numbers and the distances of rows and of their elements, and the size of a block if rows
+ * are columns. It must be called before operands have locations. */
 void fxi_row_set_rows(fxi_row_plan *p, const fx_step *step);
 
-/* Decides, when all calls and locations are known, what the rows of a block are, the length of
- * tiles, the cost, the offsets of scratch, and the number of parts of a step with sums across
- * rows. */
+/* Decides how many rows a block has, the length of tiles, the cost, the offsets of scratch, and the
+ * number of parts of a step with sums across rows. All calls and locations must be known. */
 void fxi_row_divide(fxi_row_plan *p, const fxi_row_scratch *scratch);
 
 #endif

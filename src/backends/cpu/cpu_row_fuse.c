@@ -29,7 +29,8 @@ static const fxi_row_call *call_at(const finder *f, int32_t k)
     return &f->p->calls[k];
 }
 
-/* A choice of two numbers computes an operand of its own, so it joins no sequence. */
+/* A call with a choice of two numbers (fxi_row_call.sparse) joins no sequence: it computes one of
+ * its operands itself. */
 static bool is_loop(const finder *f, int32_t k, fxi_tile_fn loop)
 {
     return k < f->last && call_at(f, k)->loop == loop && !call_at(f, k)->sparse;

@@ -157,7 +157,7 @@ typedef struct fxi_conv_core {
 
 /* The convolution along two axes that reads x in its own memory (cpu_conv_masked.c). One tap of a
  * vector of windows: which elements it loads (S = 2: of two vectors, of which the even elements are
- * used), and the windows of which the tap is inside x. */
+ * used), and for which windows the tap is inside x. */
 typedef struct fxi_conv_lanes {
     uint32_t load, add;
 } fxi_conv_lanes;
@@ -165,7 +165,7 @@ typedef struct fxi_conv_lanes {
 /* Dense planes x of in[1] rows of in[0] elements and y of out[1] rows of out[0]; the sums of y run
  * over `terms` planes of x that follow each other. The tap k, l of a plane of x and a column is
  * w[k·wtap[0] + l·wtap[1] + plane·wterm + column·wcolumn]; tap 0 of window i reads element i·stride
- * − before. `lanes`: of each vector, of each k.
+ * − before. `lanes`: one entry for each vector and each k.
  */
 enum { FXI_MASKED_WIDTH = 16 }; /* the most columns of a kernel, k[0] */
 typedef struct fxi_conv_masked {
