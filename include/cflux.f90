@@ -1045,7 +1045,7 @@ contains
         sizes = [(fx_size(x, i), i=1, int(c_ndims(x%p)))]
     end function fx_shape
 
-    ! The size along an axis, as size(x, dim); 1 for an axis that x does not have.
+    ! The size along an axis, as size(x, dim); 1 for an axis that x does not have; 0 for an error object.
     integer function fx_size(x, dim)
         type(fx_object), intent(in) :: x
         integer, intent(in) :: dim
@@ -1370,7 +1370,8 @@ contains
         gx%p = gradients(1)
     end function fx_pullback
 
-    ! The Jacobian of an array y that was computed from the array x.
+    ! The Jacobian of an array y that was computed from the array x: the matrix of d y(i) / d x(j), with one row for
+    ! each element of y, and one column for each element of x.
     function fx_jacobian(y, x) result(matrix)
         type(fx_object), intent(in) :: y, x
         type(fx_object) :: matrix
@@ -1398,9 +1399,9 @@ contains
         state%p = c_setup(rule%p, model%p)
     end function setup_rule
 
-    ! Updates a model with a gradient. `guard`: a loss; if it is not finite, nothing changes. `observations`, for
-    ! fx_dist_optimiser: the number of observations over which the gradient of this process is the mean; set it in all
-    ! processes or in none.
+    ! Updates a model with a gradient. `guard`: a loss; if it is not finite, nothing changes, `status` is not 0, and no
+    ! error is recorded. `observations`, for fx_dist_optimiser: the number of observations over which the gradient of
+    ! this process is the mean; set it in all processes or in none.
     subroutine fx_update(state, model, gradient, guard, observations, status)
         type(fx_object), intent(in) :: state, model, gradient
         type(fx_object), intent(in), optional :: guard
@@ -1630,7 +1631,7 @@ contains
         call set_status(status, result)
     end subroutine fx_checkpoint_load
 
-    ! True if the file of a checkpoint, or the one before it (path.1), exists.
+    ! True if the file, or the previous checkpoint (path.1), exists.
     logical function fx_checkpoint_exists(path)
         character(len=*), intent(in) :: path
         fx_checkpoint_exists = c_checkpoint_exists(c_text(path))
