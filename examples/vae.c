@@ -7,7 +7,8 @@
  * With IMAGES the program trains on the first IMAGES of the 60,000. It writes the picture to
  * PICTURE, by default vae.pgm. 10 epochs of all 60,000 images give a negative evidence lower bound
  * of 160.2 nats per image, in 59 s of one core of an x86-64 processor. Source: D. Kingma, M.
- * Welling, Auto-encoding variational Bayes, 2014; sizes are those of Flux's model zoo.
+ * Welling, Auto-encoding variational Bayes, 2014; the layers are those of Flux's model zoo, with
+ * other sizes.
  */
 #include "mnist_files.h"
 
