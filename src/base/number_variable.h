@@ -7,8 +7,8 @@
 
 /* The whole number, from `least` to `most`, in an environment variable; `otherwise` if the variable
  * is not set or empty. Any other text is ignored with a warning that names the variable, the text
- * and the number that is used, which is `otherwise`. io_warned: false before the first call; true
- * after a warning, which is given once. */
+ * and `otherwise`, which is used instead. io_warned: false before the first call; true after a
+ * warning, which is given once. */
 int64_t fxi_number_variable(const char *name, int64_t least, int64_t most, int64_t otherwise,
                             bool *io_warned);
 

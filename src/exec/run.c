@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* The status of a kernel that failed. The backend has normally recorded why; if it has not, this
- * records the operation, so that no failure is without an error. */
+ * records the operation, so that every failure has an error. */
 static fx_status kernel_failed(const fx_step *s, fx_status status)
 {
     if (fx_error_status() != FX_OK)

@@ -1,5 +1,5 @@
-/* again.h: the types and functions that are used by both again.c, which chooses the values that are
- * computed again, and again_change.c, which changes the steps. No other file includes it.
+/* again.h: types and functions that two files share: again.c chooses the values that are computed
+ * again, again_change.c changes the steps. No other file includes it.
  */
 #ifndef CFLUX_AGAIN_H
 #define CFLUX_AGAIN_H

@@ -1,10 +1,10 @@
 /* inside.c: finds the values that steps can compute inside the output of a concatenation, so that
  * it need not copy them.
  *
- * A concatenation along the last axis writes its operands one after the other. An operand that a
- * step of this plan computes, and that no step reads after the concatenation, can therefore be
- * computed where the concatenation would copy it to. Examples are the gradients of a bucket that
- * is sent to other processes, and the outputs of a recurrent layer.
+ * A concatenation along the last axis writes its operands one after the other. If a step of this
+ * plan computes an operand, and no step reads it after the concatenation, that step can write the
+ * operand where the concatenation would copy it to. Examples are the gradients of a bucket that is
+ * sent to other processes, and the outputs of a recurrent layer.
  *
  * Only for the library's own CPU backend (fxi_planner.is_cpu), whose CONCAT steps skip such
  * operands. On a GPU a copy is a launch, which is prepared before the values have their places.

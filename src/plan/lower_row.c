@@ -310,8 +310,8 @@ static void place_aliases(fxi_builder *b, const row_group *q)
 {
     for (int k = 0; k < q->naliases; k++) {
         const int32_t id = q->aliases[k], x = fxi_graph_input(b->g, id, 0);
-        /* A value that only members read is not in memory, and then no node outside reads the
-         * alias. */
+        /* A value that only members read is not in memory. Then no node outside reads the alias
+         * either. */
         if (b->places[x].value >= 0)
             fxi_view(b->g->nodes[id], &b->places[x], &b->places[id]);
     }

@@ -274,9 +274,9 @@ __attribute__((no_sanitize("address", "thread"))) static bool looks_like_type(co
            readable(type->name, 1) && (unsigned char)*type->name > ' ';
 }
 
-/* `p` may point to a text that ends within its first word, with unrelated bytes after it, which can
- * be the address of memory that another thread has freed. So sanitizers must not check the reads of
- * that word and of a possible type, and the rest is read only if the word is the address of a
+/* `p` may point to a short text. Its first word then contains unrelated bytes as well, and can look
+ * like the address of memory that another thread has freed. So sanitizers must not check the reads
+ * of that word and of a possible type, and the rest is read only if the word is the address of a
  * type. */
 __attribute__((no_sanitize("address", "thread"))) bool fxi_handle_is_object(const void *p)
 {

@@ -248,7 +248,8 @@ void fxi_tape_number(fxi_tape *t);
 /* While noting: marks the entries from `first` on as made by one part. */
 void fxi_tape_inside(fxi_tape *t, int32_t first);
 /* Returns true if the entries from `first` on can be skipped. They must have no random numbers, no
- * literals unless `literals` is true, and at most `leaves` leaves that no earlier entry uses. */
+ * collective operations, no literals unless `literals` is true, and at most `leaves` leaves that no
+ * earlier entry uses. */
 bool fxi_tape_can_skip(const fxi_tape *t, int32_t first, bool literals, int32_t leaves);
 /* Returns how many evaluations the training step has made so far. */
 int32_t fxi_tape_evaluations(const fxi_tape *t);
