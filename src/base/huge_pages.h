@@ -3,9 +3,9 @@
  * The first access to a new page makes the kernel clear it. Usually a huge page (2 MiB) takes a
  * sixth of the time of its 512 small pages. But it can also take five times as long: the kernel
  * must first move other pages together, or the machine is virtual and its host must find the
- * memory. Which of the two is the case can change at any time. So each piece of 16 MiB tries one
- * huge page and measures it. After a slow one, the next 64 MiB use small pages, then 128 MiB, and
- * so on up to 1 GiB, until a trial is fast again. */
+ * memory. This can change at any time. So each piece of 16 MiB tries one huge page and measures it.
+ * After a slow one, the next 64 MiB use small pages, then 128 MiB, and so on up to 1 GiB, until a
+ * trial is fast again. */
 #ifndef CFLUX_HUGE_PAGES_H
 #define CFLUX_HUGE_PAGES_H
 

@@ -228,7 +228,7 @@ fx_array *fx_pad_repeat(fx_array *x, int axis, int64_t before, int64_t after)
 /* ---- repeats --------------------------------------------------------------------------------- */
 
 /* Repeats axis `axis` count times: as a whole (tiled) or element by element. The array is seen as
- * outer × axis × inner, so four axes are enough for every x. */
+ * inner × axis × outer, so four axes are enough for every x. */
 static fx_array *tile(const char *op, fx_array *x, int axis, int64_t count, bool each)
 {
     int64_t sizes[FX_MAX_DIMS], inner = 1, outer = 1;

@@ -14,7 +14,7 @@
  * kept for longer may not be larger than V.
  *
  * First, a value that equals another output of its step is replaced by that output. Example: an
- * activation that two layers convert.
+ * activation that two layers convert to Float32.
  *
  * The rule is not applied on the CPU, which would need as long for the instructions as for the
  * loads. Each instruction rounds as before, so the bits stay the same.

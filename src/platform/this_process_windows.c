@@ -31,7 +31,8 @@ bool fxi_process_on_fork(void (*before)(void), void (*in_parent)(void), void (*i
  * process, Windows first ends all other threads, wherever they are, and then unloads the DLLs. A
  * handler that waits for a thread, or takes a lock, would therefore hang. So the handlers are
  * registered with the C library of the program, which calls them before the threads end. A program
- * uses one of two C libraries. Handlers cannot be moved: each stays where it was first registered.
+ * uses one of two C libraries, so registration is tried with both. Handlers cannot be moved: each
+ * stays where it was first registered.
  */
 enum { HANDLERS = 16 };
 static fxi_exit_handler *handlers[HANDLERS];
