@@ -116,7 +116,7 @@ fx_status fx_gpu_backend_set(const char *backend)
 }
 
 /* Did fx_use fail to load the backend? Then the message gives the reason of that failure. */
-static bool refused(const fxi_registered *r)
+static bool failed_to_load(const fxi_registered *r)
 {
     return r && !fxi_loaded(r) && __atomic_load_n(&r->tried, __ATOMIC_ACQUIRE);
 }
@@ -151,7 +151,7 @@ static fx_device *preferred(bool verbose)
     if (verbose)
         fx_message(0, "Using backend set in preferences: %s.", name);
     const fxi_registered *r = fxi_registered_find(name);
-    if (refused(r))
+    if (failed_to_load(r))
         fx_message(1,
                    "Trying to use backend: %s but it could not be loaded: %s.\n"
                    "Defaulting to automatic device selection.",
@@ -194,7 +194,7 @@ static const fxi_registered *automatic_backend(void)
 fx_device *fx_device_get(const char *backend, int id)
 {
     const fxi_registered *r = fxi_registered_find(backend);
-    const bool untried = r && !fxi_loaded(r) && !refused(r);
+    const bool untried = r && !fxi_loaded(r) && !failed_to_load(r);
     if (!r && fxi_checked_name(backend))
         fx_fail(FX_STATUS_DEVICE, "device", "Unavailable backend: %s: %s", backend,
                 fx_why_not(backend));
@@ -289,7 +289,7 @@ static const fxi_registered *backend_to_name(void)
     }
     for (int i = 0; !r && fxi_backend_order[i]; i++) {
         const fxi_registered *next = fxi_registered_find(fxi_backend_order[i]);
-        r = refused(next) ? next : NULL;
+        r = failed_to_load(next) ? next : NULL;
     }
     return r;
 }
@@ -307,7 +307,7 @@ static const char *no_gpu(char *text, size_t size)
                  r->name, r->devices[0]->info.name);
     else if (fxi_works(r))
         snprintf(text, size, "the CPU is the preferred backend");
-    else if (refused(r))
+    else if (failed_to_load(r))
         snprintf(text, size, "%s could not be loaded: %s", r->name, r->why);
     else if (!fxi_loaded(r))
         snprintf(text, size, "%s, the preferred backend, cannot be used: %s", r->name, r->why);
@@ -321,7 +321,7 @@ static fx_device *automatic(bool verbose)
     const fxi_registered *r = automatic_backend();
     const bool cpu = is_cpu(r);
     char why[FXI_PLUGIN_WHY + 100];
-    if (verbose && cpu && refused(backend_to_name()))
+    if (verbose && cpu && failed_to_load(backend_to_name()))
         fx_message(0, "Using backend: %s.\n%s.", r->name, no_gpu(why, sizeof why));
     else if (verbose)
         fx_message(0, "Using backend: %s.", r->name);

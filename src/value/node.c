@@ -294,13 +294,14 @@ static inline void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
     n->nin = 0;
 }
 
-static void bury(fxi_context *c, fxi_node *dying)
+/* Frees a list of nodes without references, and the nodes that lose their last reference by this. A
+ * node of another thread is returned to that thread if it has inputs or a tape may name it. */
+static void free_nodes(fxi_context *c, fxi_node *dying)
 {
     while (dying) {
         fxi_node *n = dying;
         dying = n->next;
         n->next = NULL;
-        /* A tape of its thread may still name it. */
         const bool foreign = n->owner != c->id && (n->nin > 0 || n->tape > 0);
         if (foreign && n->nin == 0) { /* only the node must be returned; its data is freed here */
             fxi_data_free(n->data);
@@ -325,7 +326,7 @@ void fxi_take_back(fxi_context *c)
     fxi_node *dying = c->returned;
     __atomic_store_n(&c->returned, NULL, __ATOMIC_RELAXED);
     fxi_threads_unlock();
-    bury(c, dying);
+    free_nodes(c, dying);
 }
 
 void fxi_node_release(fxi_node *n)
@@ -334,7 +335,7 @@ void fxi_node_release(fxi_node *n)
         return;
     fxi_sink_remove(n);
     n->next = NULL;
-    bury(fxi_here(), n);
+    free_nodes(fxi_here(), n);
 }
 
 void fxi_node_settle(fxi_node *n, fxi_data *data)
@@ -359,7 +360,7 @@ void fxi_node_cut(fxi_node *n)
     }
     fxi_node *dying = NULL;
     drop_inputs(fxi_here(), n, &dying);
-    bury(fxi_here(), dying);
+    free_nodes(fxi_here(), dying);
 }
 
 fxi_data *fxi_node_unsettle(fxi_node *n)
