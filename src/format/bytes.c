@@ -230,12 +230,8 @@ fx_array *fxi_file_array(fxi_file *file, fx_dtype dtype, const void *data, int n
 
 fxi_bytes fxi_file_bytes(fxi_file *file, const char *op, const char *path)
 {
-    return (fxi_bytes){.data = file->data,
-                       .size = file->size,
-                       .file = file,
-                       .op = op,
-                       .format = "file",
-                       .path = path};
+    return (fxi_bytes){
+        .data = file->data, .size = file->size, .file = file, .op = op, .format = "", .path = path};
 }
 
 fx_status fxi_bytes_fail(fxi_bytes *b, size_t at, const char *format, ...)
@@ -249,8 +245,8 @@ fx_status fxi_bytes_fail(fxi_bytes *b, size_t at, const char *format, ...)
     va_start(args, format);
     fxi_vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    return b->status = fx_fail(FX_STATUS_FORMAT, b->op, "%s: %s: offset %zu: %s", b->path,
-                               b->format, b->origin + at, why);
+    return b->status = fx_fail(FX_STATUS_FORMAT, b->op, "%s: %s%soffset %zu: %s", b->path,
+                               b->format, *b->format ? ": " : "", b->origin + at, why);
 }
 
 const unsigned char *fxi_bytes_take(fxi_bytes *b, size_t n, const char *what)

@@ -39,7 +39,8 @@ typedef struct fxi_bytes {
     size_t size, at;
     size_t origin; /* offset of `data` in the file */
     fxi_file *file;
-    const char *op, *format, *path; /* for messages: "load: m.npz: npz: offset 12: …" */
+    const char *op, *format,
+        *path; /* for messages: "load: m.npz: npz: offset 12: …"; format may be "" */
     fx_status status;
     bool quiet; /* true: failures set only `status` and are not recorded */
 } fxi_bytes;

@@ -213,10 +213,10 @@ static fx_status add_wanted(feature_list *l, const char *wanted)
     const char *text;
     const int64_t column = find_feature(l->of, wanted, &text);
     if (column < 0)
-        return fx_fail(FX_STATUS_FORMAT, OP,
-                       "%s has no column \"%s\"; it has %lld, from \"%s\" to \"%s\"", l->path,
-                       wanted, (long long)l->of->n, fx_child_name(l->of->columns, 0),
-                       fx_child_name(l->of->columns, l->of->n - 1));
+        return fx_fail(
+            FX_STATUS_FORMAT, OP, "%s has no column%s \"%s\"; it has %lld, from \"%s\" to \"%s\"",
+            l->path, strchr(wanted, '=') ? " for the feature" : "", wanted, (long long)l->of->n,
+            fx_child_name(l->of->columns, 0), fx_child_name(l->of->columns, l->of->n - 1));
     if (is_skipped(l, column))
         return FX_OK;
     void *labels = fx_child(l->of->columns, column);

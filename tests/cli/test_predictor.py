@@ -85,7 +85,7 @@ class Predictor(cli.Cli):
         for text, words in (("n,colour\n1,red\n1,pink\n", 'bad.csv: line 3: column "colour" contains "pink"'),
                             ("n,colour\n1,7\n", 'bad.csv: column "colour" contains numbers'),
                             ("n,colour\nx,red\n", 'bad.csv: line 2, column 1: expected a number for "n", found "x"'),
-                            ("n,shade\n1,red\n", 'bad.csv has no column "colour=blue"')):
+                            ("n,shade\n1,red\n", 'bad.csv has no column for the feature "colour=blue"')):
             self.write("bad.csv", text)
             self.fails("m.bson", "bad.csv", words)
 

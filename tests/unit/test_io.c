@@ -357,7 +357,7 @@ static void bytes_are_a_file(void **state)
     FX_SCOPE;
     assert_true(fx_is_error(load_lent(&l, "hello", 5, 0)));
     assert_string_equal(fx_error_take().message,
-                        "load_bytes: the bytes: file: offset 0: unknown format: they start with "
+                        "load_bytes: the bytes: offset 0: unknown format: they start with "
                         "\"hello\"");
     l = (lent){.expected = NULL};
     assert_true(fx_is_error(fx_load_bytes(NULL, 5, give_back, &l)));
