@@ -25,12 +25,13 @@
 #include <string.h>
 
 enum {
-    SCRATCH_BYTES = 384 << 10, /* of x or gy: both together stay in the second-level cache */
-    MOST_BYTES = 64 << 20,     /* a larger scratch: the gathering method is used */
-    DEPTH = 512,               /* terms of a sum before y is loaded and stored again */
-    FEW_WINDOWS = 8,           /* windows of a plane; fewer do not fill a vector */
-    TRANSPOSING = 16,          /* terms of a sum whose time equals that of transposing its result */
-    MOST_PHASES = 1 << 16,     /* of x; more take too long to list */
+    SCRATCH_BYTES =
+        384 << 10,         /* bytes of x or of gy; both together stay in the second-level cache */
+    MOST_BYTES = 64 << 20, /* a larger scratch: the gathering method is used */
+    DEPTH = 512,           /* terms of a sum before y is loaded and stored again */
+    FEW_WINDOWS = 8,       /* windows of a plane; fewer do not fill a vector */
+    TRANSPOSING = 16,      /* terms of a sum whose time equals that of transposing its result */
+    MOST_PHASES = 1 << 16, /* of x; more take too long to list */
     FEW_VECTORS = 16 /* vectors of windows; fewer do not repay adding up a WEIGHT tile's lanes */
 };
 

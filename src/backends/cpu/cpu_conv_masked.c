@@ -34,8 +34,10 @@
 #include <string.h>
 
 enum {
-    MOST_BYTES = 512 << 10, /* planes that a sum reads: they stay in the second-level cache */
-    MOST_PADDING = 1 << 20, /* and distance of taps, which would be loaded with empty masks */
+    MOST_BYTES =
+        512 << 10, /* bytes of the planes that a sum reads: they stay in the second-level cache */
+    MOST_PADDING = 1 << 20, /* the largest padding and reach of the taps; taps farther away would be
+                               loaded with empty masks */
     MOST_SHARES = 16
 };
 

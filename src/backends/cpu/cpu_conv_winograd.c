@@ -51,7 +51,7 @@ enum {
     FEW_CHANNELS = 16,       /* with fewer, the other methods were always faster */
     FEW_POSITIONS = 200,     /* of an image; with fewer, transforming the kernel took too long */
     INPUT_BYTES = 384 << 10, /* of v: it stays in the second-level cache */
-    FEW_POINTS = 48,         /* tiles of a unit: at least this many, or about */
+    FEW_POINTS = 48,         /* about the fewest tiles of a unit (choose_rows) */
     MOST_BYTES = 128 << 20,  /* of the transformed kernel */
     ROW_BYTES = 8 << 20,     /* of v for one row of tiles; longer rows were slower */
     DEPTH = 512,             /* terms of a sum before it is stored and loaded again */

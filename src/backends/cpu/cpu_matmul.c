@@ -145,7 +145,7 @@ static fx_status run_batch(const fx_step *step, const fxi_gemm *g, int64_t n,
                .a = batch_walk(&step->out, &step->in[swapped]),
                .b = batch_walk(&step->out, &step->in[!swapped]),
                .c = batch_walk(&step->out, &step->out)};
-    /* Asked once: all products of a batch have the same sizes. */
+    /* Computed once: all products of a batch have the same sizes. */
     const size_t bytes = plan       ? fxi_cpu_gemm_plan_bytes(plan)
                          : is_float ? fxi_cpu_gemm_bytes(dtype, g)
                                     : 0;

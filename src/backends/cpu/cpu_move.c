@@ -213,8 +213,8 @@ static void next_line(const join_job *j, pad_lines *l)
     }
 }
 
-/* Writes the number to all elements before `end` that are not written yet: the end of a line, lines
- * of the border, and the beginning of the next line, as one run. */
+/* Writes the padding's value to all elements before `end` that are not written yet: the end of a
+ * line, lines of the border, and the beginning of the next line, as one run. */
 static void fill_to(const join_job *j, pad_lines *l, int64_t end)
 {
     fxi_walk w = {0};

@@ -438,7 +438,7 @@ static bool assign_task(builder *m, int k)
 
 /* ---- making: outputs ------------------------------------------------------------------------- */
 /* The operands that tasks after the one of output r read directly in their memory. If the output
- * has the memory of one of them, it must not be written there before. */
+ * has the memory of one of them, it must not be written there before these tasks. */
 static uint32_t read_later(const builder *m, int r)
 {
     uint32_t mask = 0;

@@ -318,7 +318,7 @@ static bool run_fused(const runner *r, const fxi_row_call *c, const tile *t)
         products_across(r, f, c + 1, t);
         return true;
     }
-    /* The reducer adds the terms of such a tile in another order. */
+    /* The reducers add so few terms in order, and the loop adds them in lanes. */
     if (f->kind == FXI_ROW_DOTS && t->n < SHORT_ROW)
         return false;
     for (int k = 0; k < FXI_FUSED_OPERANDS; k++)

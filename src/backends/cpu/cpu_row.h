@@ -102,8 +102,8 @@ typedef struct fxi_row_plan {
     int64_t inner, rows; /* elements of a row; number of rows */
     int64_t piece;       /* contiguous elements of a row; less than `inner` if rows are around kept
                             axes, and then a block is one row */
-    /* Tiles do not cross multiples of this number of elements: `piece` or, if operands have one
-     * value for so many elements of a row, a stretch, `stretch`. */
+    /* Tiles do not cross multiples of this number of elements: the length of the stretches for
+     * which operands have one value, or `piece` if there are no stretches. */
     int64_t stretch;
     int64_t apart;     /* elements from the start of one piece to that of the next */
     int64_t columns;   /* rows that are neighbouring columns of memory; 0: rows are not columns */

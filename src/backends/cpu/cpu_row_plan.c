@@ -22,7 +22,8 @@ enum {
     MAX_REGISTERS = 128,
 };
 
-/* Where a register's value is: as elements, as values of a block's rows, or as one number. */
+/* Where a register's value is: as elements, as values of a block's rows or of stretches, or as one
+ * number. */
 typedef struct register_location {
     int16_t elements, values, stretches, one;
     int16_t spread, spread_pass; /* a row's value repeated as elements, filled in this pass */
@@ -574,8 +575,8 @@ static int only_reader(const builder *m, int k)
 }
 
 /* Is task k a choice of two numbers whose only reader may compute it (fxi_row_call.sparse)? The
- * mask is an operand of the step: the memory of another one might be used again before the reader.
- * All other elements that the reader reads and writes have the size of a Float32. */
+ * mask must be an operand of the step: the memory of a computed mask might be reused before the
+ * reader runs. All other elements that the reader reads and writes have the size of a Float32. */
 static bool is_choice(const builder *m, int k)
 {
     enum { NUMBERS = 2 | 4 };
