@@ -237,7 +237,8 @@ static __attribute__((noinline)) cache *register_cache(void)
         all->prev = c;
     all = c;
     fxi_mutex_unlock(&lock);
-    /* Only where a node is known to take FXI_SPARE_BYTES (node.h). */
+    /* Spare blocks are kept only where a node is known to take FXI_SPARE_BYTES (node.h): with
+     * 64-bit addresses. */
     fxi_own_spares = CACHING && sizeof(void *) == 8 ? &c->spares : NULL;
     return mine = c;
 }

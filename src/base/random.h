@@ -20,8 +20,8 @@ void fxi_random_name(uint64_t seed, uint64_t name);
 /* The state of the calling thread's stream; fxi_random_leave restores it. */
 fxi_random_state fxi_random_now(void);
 
-/* From here to fxi_random_leave, which takes the returned state, the calling thread draws from the
- * stream with this key, whose numbers are the same in every thread. */
+/* Until fxi_random_leave, the calling thread draws from the stream with this key, whose numbers are
+ * the same in every thread. Returns the state that fxi_random_leave restores. */
 fxi_random_state fxi_random_enter(uint64_t key);
 void fxi_random_leave(fxi_random_state before);
 

@@ -83,7 +83,7 @@ static bool opened(const char *path)
     if (!file)
         return false;
     /* Each line is written at once: events of a process that is killed are kept, and the child of a
-     * fork has none to write when it ends. */
+     * fork has no buffered events to write when it ends. */
     setvbuf(file, NULL, _IOLBF, BUFSIZ);
     __atomic_store_n(&process, fxi_process_id(), __ATOMIC_RELAXED);
     since_1970 = fxi_clock_since_1970() - fxi_clock_nanoseconds();

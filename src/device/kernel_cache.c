@@ -297,7 +297,8 @@ static bool write_file(int folder, const char *name, const whole_key *key, const
     const bool whole = fwrite(&h, sizeof h, 1, f) == 1 &&
                        fwrite(key->bytes, 1, key->size, f) == key->size &&
                        fwrite(bytes, 1, size, f) == size;
-    /* Both are evaluated: the file must be closed in any case, and a full disk may show only then.
+    /* & evaluates both: the file must be closed in any case, and a full disk may be reported only
+     * then.
      */
     return (fclose(f) == 0) & whole;
 }

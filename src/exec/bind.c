@@ -205,7 +205,7 @@ static int64_t reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
 {
     if (!fxi_binding_alloc(b, g))
         return -(int64_t)sizeof *b;
-    /* Before the outputs, which can be views of leaves. */
+    /* Inputs are bound first, because outputs can be views of leaves. */
     bind_inputs(b, g);
     /* The arena is allocated first: if it fails, no output has to be freed. */
     const int64_t missing = reserve_arena(b, s);

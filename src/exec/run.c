@@ -91,7 +91,7 @@ static fx_status write_literals(const fxi_binding *b)
 static const uint64_t (*streams_of(const fxi_binding *b))[2]
 {
     const fxi_plan *p = b->plan;
-    /* They follow the literals, which have 8 bytes each, so one transfer writes both. */
+    /* The streams follow the literals, which have 8 bytes each, so one transfer writes both. */
     void *at = p->literals_bytes
                    ? (char *)b->arena->ptr + p->literals_offset + 8 * (int64_t)p->nliterals
                    : (void *)b->streams;

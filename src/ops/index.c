@@ -321,8 +321,9 @@ static fx_array *summed(const fxi_rule_args *a, fx_array *x, int axis, int64_t n
     return scattered(a, FX_REDUCE_SUM, x, axis, n);
 }
 
-/* For each element of a scattered product the product of the others that have its index: the
- * product divided by it, unless it is 0 or another one is. */
+/* For each element of a scattered product: the product of the other elements with the same index.
+ * It is 0 if one of these is 0, else the whole product divided by the element, where a 0 counts as
+ * 1 in both. */
 static fx_array *product_of_others(const fxi_rule_args *a, int axis)
 {
     const int64_t n = a->node->shape[axis];

@@ -174,7 +174,7 @@ static fx_array *mean_rest_core(fx_array *x, unsigned mask, int64_t correction)
     return mean_part(x, mask, "mean_rest", true);
 }
 
-/* Not Σx² − (Σx)²/n, which loses all digits if the mean is large. */
+/* Not computed as Σx² − (Σx)²/n, which loses all digits if the mean is large. */
 static fx_array *var_core(fx_array *x, unsigned mask, int64_t correction)
 {
     const int64_t n = extent(x, mask);

@@ -22,8 +22,8 @@ static inline bool fxi_is_view(const fx_array *x)
 {
     return (fxi_array_ok(x) || !fx_is_error(x)) && fxi_viewed(x->node);
 }
-/* The same view of `other` as `view` is of `of`; both must have equal sizes. NULL if `view` is not
- * a view of `of`. Pending; owned by the scope. */
+/* Returns the view of `other` that corresponds to `view`, a view of `of`. `of` and `other` must
+ * have equal sizes. NULL if `view` is not a view of `of`. Pending; owned by the scope. */
 fx_array *fxi_view_again(const fx_array *view, const fx_array *of, fx_array *other);
 
 #endif

@@ -138,7 +138,7 @@ bool fxi_donate(fxi_builder *b)
     donation d = {0};
     fx_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
     const bool ok = start(p, &d) && ordered;
-    /* In the order of the results, because an accepted donation can prevent later ones. */
+    /* The order of the results decides, because an accepted donation can prevent later ones. */
     for (int32_t k = 0; k < p->noutputs && ok; k++) {
         if (b->g->donors[k] < 0)
             continue;

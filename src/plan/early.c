@@ -44,8 +44,8 @@ static int32_t latest_producer(const moving *m, int32_t i)
     return latest;
 }
 
-/* By how many steps the life of value v gets shorter if its reader i moves to after step `to`; 0 if
- * another step reads v as late as i does now. */
+/* The number of steps by which the life of value v gets shorter if its reader i moves to after step
+ * `to`; 0 if another step reads v as late as i does now. */
 static int32_t steps_saved(const moving *m, int32_t v, int32_t i, int32_t to)
 {
     int32_t end = to;

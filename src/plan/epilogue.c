@@ -179,7 +179,7 @@ static bool more_inputs(fx_step *s, int n)
     return in && value && offset;
 }
 
-/* Only these two classes have epilogues. */
+/* The epilogue of a convolution or a product. No other class has one. */
 static fx_program *epilogue_of(fx_step *m)
 {
     return m->cls == FX_CLASS_CONV ? &m->as.conv.epilogue : &m->as.matmul.epilogue;

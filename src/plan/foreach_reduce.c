@@ -169,7 +169,7 @@ bool fxi_merge_reductions(fxi_plan *p)
         for (int32_t a = m[j].before; a >= 0 && ok && m[j].count; a = m[a].before)
             gone[a] = true;
     }
-    /* After a failure too: what has moved into a group must not be freed twice. */
+    /* Done after a failure too: a step that has moved into a group must not be freed twice. */
     for (int32_t j = 0; j < p->nsteps && m && gone; j++)
         if (!gone[j])
             p->steps[n++] = p->steps[j];

@@ -160,8 +160,8 @@ static void assign(grouping *s, int32_t i)
 
 /* ---- siblings -------------------------------------------------------------------------------- */
 
-/* At most this many readers of the values and operands of a group are tried, all values together,
- * so that a value with very many readers does not make the time quadratic. */
+/* At most this many readers of the values and operands of a group are tried in total. Otherwise a
+ * value with very many readers would make the time quadratic. */
 enum { SIBLINGS = 32 };
 /* The most nodes that a group may pass when it moves to the position of an earlier one. Its results
  * are then kept for longer, and this limits by how much. */

@@ -40,7 +40,7 @@ static void channels_last_strides(int ndim, const int64_t *shape, int64_t *strid
 static bool has_channels_last_strides(int ndim, const int64_t *shape, const int64_t *stride)
 {
     int64_t expected[FX_MAX_DIMS];
-    /* Without an axis of space before the channels both orders are the same. */
+    /* Without a spatial axis before the channels, both orders are the same. */
     if (ndim < 3)
         return false;
     channels_last_strides(ndim, shape, expected);
@@ -96,7 +96,8 @@ void fxi_permute_axes(fx_step *s)
             permute_tensor(&s->in[i]);
     permute_tensor(&s->out);
     fxi_dense_strides(n, s->out.shape, s->out.stride);
-    /* Its space has the axes of the input, which were permuted, and its mask names them by number.
+    /* The space of a reduction has the axes of the input, which were permuted, and its mask names
+     * them by number.
      */
     if (s->cls == FX_CLASS_REDUCE) {
         fx_reduce_step *r = &s->as.reduce;

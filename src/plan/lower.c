@@ -292,7 +292,7 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
         !fxi_set_output(b, s, n, &b->places[root]) ||
         (!reduces && !more_outputs(b, b->p->nsteps - 1, &q)))
         return false;
-    /* Last, because it permutes the axes of all tensors of the complete step. */
+    /* Done last, because it permutes the axes of all tensors of the complete step. */
     if (channels_last)
         fxi_permute_step(b, s);
     for (int m = 0; m < q.nmembers && channels_last; m++)

@@ -165,8 +165,8 @@ static bool place_all(fxi_plan *p, const int32_t *head, const int32_t *next,
         }
         if (s->work_bytes > 0)
             p->values[s->work_value].offset = take(&a, rounded(p->values[s->work_value].bytes));
-        /* After all outputs and the work space: a step must not write over an operand that it still
-         * reads. */
+        /* Freed when all outputs and the work space have memory: a step must not write over an
+         * operand that it still reads. */
         for (int32_t v = head[i]; v >= 0 && ok; v = next[v])
             if (v != inherited && !(inside && inside[v].value >= 0))
                 ok = give(&a, p->values[v].offset, rounded(p->values[v].bytes));

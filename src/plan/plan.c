@@ -259,7 +259,7 @@ static bool lower(fxi_builder *b)
         return false;
     memset(b->channels_last_copy, -1, (size_t)g->n * sizeof *b->channels_last_copy);
     p->noutputs = g->noutputs;
-    /* In the order that the row steps need, not in the order of the graph. */
+    /* Nodes are planned in the order that the row steps need, not in the order of the graph. */
     for (int32_t k = 0; k < g->n; k++)
         if (!plan_node(b, b->groups.rows.order[k]))
             return false;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <windows.h>
 
-/* Without a dialog: the system's default for a missing DLL is a window that waits for the user. */
+/* Opens no dialog. By default, Windows shows one for a missing DLL and waits for the user. */
 void *fxi_library_open(const char *path, char *why, size_t size)
 {
     wchar_t wide[FXI_WIDE_PATH];

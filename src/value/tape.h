@@ -19,7 +19,7 @@
 #include "context.h"
 #include "identity_map.h"
 
-/* In the field `tape` of a node: an evaluation made it, as a copy of its input for the device that
+/* The field `tape` of a node that an evaluation made, as a copy of its input for the device that
  * needs the value (bring in plan/graph.c). The program did not call for it, so it has no entry. */
 enum { FXI_TAPE_COPY = -1 };
 
