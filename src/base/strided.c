@@ -82,8 +82,8 @@ int64_t fxi_walk_length(const fxi_walk *w)
 /* ---- runs and squares, by element size ------------------------------------------------------- */
 
 enum { LINE = 64, VECTOR = 16 };
-/* Most lines and most elements of a side of a tile that is written past the cache: its copy stays
- * in the first-level cache. */
+/* The most lines, and the most elements, along a side of a tile that is written past the cache. The
+ * tile is first copied to a buffer, which stays in the first-level cache. */
 enum { TILE_LINES = 4, TILE = 64 };
 
 /* The rows of a square are in registers only if the loops over them are unrolled. */

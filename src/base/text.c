@@ -73,8 +73,8 @@ static void put_escaped(fx_text *text, const char *s, const char *before)
             fx_text_add(text, "\\%c", letters[control - controls]);
         else if (c < 0x20 || c == 0x7F)
             fx_text_add(text, "\\x%02x", c);
-        else if (c == 0xC2 && next >= 0x80 && next < 0xA0) { /* control characters of ISO 8859 */
-            const bool more = isxdigit((unsigned char)s[2]); /* would be read as a part */
+        else if (c == 0xC2 && next >= 0x80 && next < 0xA0) { /* C1 control characters */
+            const bool more = isxdigit((unsigned char)s[2]); /* would be read as a digit of it */
             fx_text_add(text, more ? "\\u%04x" : "\\u%02x", next);
             s++;
         } else

@@ -123,9 +123,9 @@ static bool read_head(FILE *f, head *h)
            (uint64_t)facts.bytes == sizeof *h + h->key_size + h->size;
 }
 
-/* Reads a file: key and contents, in memory for both that fxi_free frees; NULL if it is not whole,
- * or if there is no memory, which *out_failed then says. A file that was cut or changed must not
- * reach the driver: sizes and hash are compared. */
+/* Reads the key and the contents of a file into one block, which fxi_free frees. NULL if the file
+ * is not whole, or if there is no memory: *out_failed tells which. A file that was cut or changed
+ * must not reach the driver: sizes and hash are compared. */
 static char *read_file(FILE *f, head *h, bool *out_failed)
 {
     if (!read_head(f, h))

@@ -104,7 +104,7 @@ static void flush(fxi_context *c)
         if (!k->on_demand && fxi_what_it_reads(c, s, k) != FXI_READS_LOST &&
             !fxi_root_push(s, &n, k, NULL))
             return;
-    c->unwatched++; /* the last line counts its evaluations together */
+    c->unwatched++; /* fxi_scope_watch below counts its evaluations together */
     if (s && n > 0 && fxi_run_all(c, n, s->roots) == FX_OK)
         fxi_count(&fxi_counters.implicit_evals, 1);
     c->unwatched--;

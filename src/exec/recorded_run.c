@@ -34,7 +34,7 @@ typedef struct recorded_root {
 /* A copy that the evaluation added to the graph as a leaf. The value that it copies belongs to no
  * device, and had been computed on another device than the graph's. */
 typedef struct recorded_copy {
-    int32_t at;     /* in the graph */
+    int32_t at;     /* its number in the graph */
     fxi_node *node; /* while the evaluation is repeated */
 } recorded_copy;
 

@@ -109,8 +109,8 @@ fx_array *fxi_collective(const fx_collective *what, fx_array *x)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* An operation on the gradient. A gradient of literals alone is on no device; its operation is on
- * that of the operation `a`, which it must run after. */
+/* An operation on the gradient. A gradient of literals alone is on no device. Its operation then
+ * runs on the device of the operation in `a`, because it must run after that one. */
 static fx_array *backward(const fxi_rule_args *a, const fx_collective *w)
 {
     const fx_status status = check(w, G);
