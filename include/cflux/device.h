@@ -140,7 +140,8 @@ typedef struct fx_kernels_info {
 } fx_kernels_info;
 typedef void (*fx_kernels_fn)(const fx_kernels_info *kernels, void *user);
 /* Calls visit for each kind of kernels in a pack, or in the cache if path is NULL, sorted by
- * backend, target, compiler. `kernels` is valid during the call. Fails as fx_kernels_add does. */
+ * backend, target, compiler. `kernels` is valid during the call. Fails as fx_kernels_add does;
+ * FX_STATUS_ARGUMENT if visit is NULL. */
 FX_API fx_status fx_kernels_list(const char *path, fx_kernels_fn visit, void *user);
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -86,7 +86,7 @@ typedef double (*fx_metric_fn)(void *model, void *user);
     F(fx_callback_fn, on_start, FXI_NULL) /* called before the first batch; epoch and step are     \
                                              those of the checkpoint if training resumes */        \
     F(int64_t, patience, FX_NEVER)        /* stop if .metric (or the mean loss) has not            \
-                                             improved for this many epochs */                      \
+                                             improved for this many epochs; 0 counts as 1 */       \
     F(fx_metric_fn, metric, FXI_NULL)     /* for .patience and .keep_best; NULL: the mean loss     \
                                              of the epoch */                                       \
     F(bool, keep_best, false)             /* true: at the end the model gets the values of the     \
