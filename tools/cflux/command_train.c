@@ -39,7 +39,7 @@ static option_row options[] = {
         "The training data: a CSV file (.gz or not), an npz or npy file, an IDX file, a text file "
         "(.gz or not) with \"__label__NAME text\" in each line, a folder "
         "that contains a folder of PNG or JPEG images for each class, or a folder of IDX files "
-        "such as MNIST's; - reads CSV from standard input"),
+        "such as MNIST's. FILE can be -, which reads CSV from standard input"),
     DATA_OPTIONS(o.data.request),
     {"classes", 0, OPTION_FLAG, &o.data.classes, NULL,
      "The target's values are classes (default: if they are text, or if --loss is for classes; "

@@ -55,7 +55,7 @@ typedef struct data_request {
 #define OPTION_DATA(request, help)                                                                 \
     {                                                                                              \
         "data", 'd', OPTION_TEXTS, &(request).data, "FILE|FOLDER",                                 \
-            help "; the option may be given several times. Operands are data files too", 0, 0      \
+            help ". The option may be given several times. Operands are data files too", 0, 0      \
     }
 
 /* The options for reading files, for the tables of commands. */
