@@ -100,8 +100,8 @@ static bool file_name(const fxi_plugin_request *request, char *out, size_t size)
 /* The transports are in the library's sources, so their names are known. */
 static bool is_transport(const char *text)
 {
-    return fxi_same_first_letters(text, "mpi-", 4) || fxi_same_letters(text, "nccl") ||
-           fxi_same_letters(text, "rccl");
+    return fxi_same_start_ignoring_case(text, "mpi-", 4) || fxi_same_ignoring_case(text, "nccl") ||
+           fxi_same_ignoring_case(text, "rccl");
 }
 
 bool fxi_plugin_name_of(const char *file, fxi_plugin_name *out)
@@ -209,10 +209,10 @@ static bool fits(const fx_plugin_head *p, const fxi_plugin_request *request, cha
             "this cflux");
     else if (!p->name || !*p->name || strlen(p->name) >= FXI_PLUGIN_NAME)
         snprintf(why, size, "it has no name");
-    else if (!fxi_same_letters(p->name, request->name))
+    else if (!fxi_same_ignoring_case(p->name, request->name))
         snprintf(why, size, "it identifies itself as the %s %s", fxi_plugin_kind_text(p->kind),
                  p->name);
-    else if (request->serves && (!p->serves || !fxi_same_letters(p->serves, request->serves)))
+    else if (request->serves && (!p->serves || !fxi_same_ignoring_case(p->serves, request->serves)))
         snprintf(why, size, "it identifies itself as a plugin for %s",
                  p->serves ? p->serves : "no backend");
     return !*why;

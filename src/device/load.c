@@ -97,7 +97,7 @@ static const char *take(const fx_plugin_head *plugin, void *user)
 static const char *needs_system(const char *name)
 {
 #ifndef __APPLE__
-    if (fxi_same_letters(name, "Metal"))
+    if (fxi_same_ignoring_case(name, "Metal"))
         return "it needs macOS; ";
 #endif
     (void)name;
@@ -133,7 +133,7 @@ enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
 static const struct wrapper *wrapper_of(const char *name)
 {
     for (int i = 0; name && i < WRAPPERS; i++)
-        if (fxi_same_first_letters(name, wrappers[i].prefix, strlen(wrappers[i].prefix)))
+        if (fxi_same_start_ignoring_case(name, wrappers[i].prefix, strlen(wrappers[i].prefix)))
             return &wrappers[i];
     return NULL;
 }

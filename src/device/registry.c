@@ -128,7 +128,7 @@ fxi_registered *fxi_registered_find(const char *name)
 {
     const int n = __atomic_load_n(&entries, __ATOMIC_ACQUIRE);
     for (int i = 0; name && i < n; i++)
-        if (fxi_same_letters(registry[i].name, name))
+        if (fxi_same_ignoring_case(registry[i].name, name))
             return &registry[i];
     return NULL;
 }

@@ -99,7 +99,8 @@ fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size)
 int fxi_device_library_of(const char *backend)
 {
     int k = 0;
-    while (k < FXI_DIST_DEVICES && !fxi_same_letters(fxi_device_libraries[k].backend, backend))
+    while (k < FXI_DIST_DEVICES &&
+           !fxi_same_ignoring_case(fxi_device_libraries[k].backend, backend))
         k++;
     return k;
 }

@@ -88,9 +88,9 @@ static int64_t named;
 static int64_t named_here(void)
 {
     const char *name = fxi_trusted_variable("FX_DIST_BACKEND");
-    return !name || !*name || fxi_same_letters(name, "mpi") ? FX_MPI
-           : fxi_same_letters(name, "nccl")                 ? FX_NCCL
-                                                            : UNKNOWN;
+    return !name || !*name || fxi_same_ignoring_case(name, "mpi") ? FX_MPI
+           : fxi_same_ignoring_case(name, "nccl")                 ? FX_NCCL
+                                                                  : UNKNOWN;
 }
 
 /* Decides what all members must do alike. FX_DIST_BACKEND is that of rank 0, because a launcher may

@@ -33,11 +33,11 @@ static inline char *fxi_copy_text(char *to, const char *text)
     return to + n;
 }
 
-/* Are the texts equal, ignoring case? The second function compares at most `n` bytes. */
-bool fxi_same_letters(const char *a, const char *b);
-bool fxi_same_first_letters(const char *a, const char *b, size_t n);
+/* Are the texts equal, ignoring case? The second function compares only the first `n` bytes. */
+bool fxi_same_ignoring_case(const char *a, const char *b);
+bool fxi_same_start_ignoring_case(const char *a, const char *b, size_t n);
 /* Does the text contain the part, ignoring case? */
-bool fxi_contains_letters(const char *text, const char *part);
+bool fxi_contains_ignoring_case(const char *text, const char *part);
 
 /* Splits the next word from a text, like strtok: *io_rest, the text, becomes the rest after the
  * word. NULL: no word is left. */

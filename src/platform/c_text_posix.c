@@ -42,17 +42,17 @@ int fxi_vsnprintf(char *to, size_t size, const char *format, va_list args)
     return n;
 }
 
-bool fxi_same_letters(const char *a, const char *b)
+bool fxi_same_ignoring_case(const char *a, const char *b)
 {
     return strcasecmp(a, b) == 0;
 }
 
-bool fxi_same_first_letters(const char *a, const char *b, size_t n)
+bool fxi_same_start_ignoring_case(const char *a, const char *b, size_t n)
 {
     return strncasecmp(a, b, n) == 0;
 }
 
-bool fxi_contains_letters(const char *text, const char *part)
+bool fxi_contains_ignoring_case(const char *text, const char *part)
 {
     return strcasestr(text, part) != NULL;
 }

@@ -51,8 +51,8 @@ static bool is_meant(const fx_device *d, const char *name, size_t n)
     const char *backend = d->backend->head.name;
     if (n == 0)
         return !fxi_device_on_host(d);
-    return (fxi_same_first_letters(name, d->name, n) && !d->name[n]) ||
-           (fxi_same_first_letters(name, backend, n) && !backend[n]);
+    return (fxi_same_start_ignoring_case(name, d->name, n) && !d->name[n]) ||
+           (fxi_same_start_ignoring_case(name, backend, n) && !backend[n]);
 }
 
 /* The value that a variable such as "8GiB,CUDA:1=4GiB" sets for a device; the last matching entry

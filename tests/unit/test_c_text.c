@@ -41,12 +41,12 @@ static void numbers_are_read_in_the_c_locale(void **state)
 static void small_and_capital_letters_are_the_same(void **state)
 {
     (void)state;
-    assert_true(fxi_same_letters("OpenCL", "opencl") && fxi_same_letters("", ""));
-    assert_false(fxi_same_letters("opencl", "opencl2") || fxi_same_letters("a", "b"));
-    assert_true(fxi_same_first_letters("check:cpu", "CHECK:", 6));
-    assert_false(fxi_same_first_letters("chec", "CHECK:", 6));
-    assert_true(fxi_contains_letters("NVIDIA GeForce", "geforce"));
-    assert_false(fxi_contains_letters("NVIDIA GeForce", "radeon"));
+    assert_true(fxi_same_ignoring_case("OpenCL", "opencl") && fxi_same_ignoring_case("", ""));
+    assert_false(fxi_same_ignoring_case("opencl", "opencl2") || fxi_same_ignoring_case("a", "b"));
+    assert_true(fxi_same_start_ignoring_case("check:cpu", "CHECK:", 6));
+    assert_false(fxi_same_start_ignoring_case("chec", "CHECK:", 6));
+    assert_true(fxi_contains_ignoring_case("NVIDIA GeForce", "geforce"));
+    assert_false(fxi_contains_ignoring_case("NVIDIA GeForce", "radeon"));
 }
 
 static void words_are_cut_off(void **state)

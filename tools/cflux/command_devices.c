@@ -36,7 +36,7 @@ static void open_library(const fx_plugin_info *plugin, void *user)
 static bool is_part_of(const fx_plugin_info *plugin, const char *backend)
 {
     return plugin->why && !*plugin->why &&
-           same_letters(plugin->serves, backend, strlen(backend) + 1);
+           same_start_ignoring_case(plugin->serves, backend, strlen(backend) + 1);
 }
 
 /* ---- as text --------------------------------------------------------------------------------- */
@@ -229,7 +229,7 @@ static const char *supported(const char *name, int *count)
     const char *const *names = fx_supported_devices();
     const char *found = NULL;
     for (*count = 0; names[*count]; ++*count)
-        if (same_letters(names[*count], name, strlen(name) + 1))
+        if (same_start_ignoring_case(names[*count], name, strlen(name) + 1))
             found = names[*count];
     return found;
 }

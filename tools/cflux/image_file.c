@@ -20,7 +20,7 @@ static const int64_t PIXELS_AT_MOST = 1 << 28;
 static bool ends(const char *name, const char *ending)
 {
     const size_t n = strlen(name), m = strlen(ending);
-    return n > m && same_letters(name + n - m, ending, m);
+    return n > m && same_start_ignoring_case(name + n - m, ending, m);
 }
 
 bool is_image_name(const char *name)

@@ -14,7 +14,7 @@ static bool name_has(const char *path, const char *part)
 {
     const char *slash = strrchr(path, '/');
     for (const char *s = slash ? slash + 1 : path; *s; s++)
-        if (same_letters(s, part, strlen(part)))
+        if (same_start_ignoring_case(s, part, strlen(part)))
             return true;
     return false;
 }

@@ -112,6 +112,6 @@ bool replace_file(const char *from, const char *to);
 bool temporary_file(char out_path[FILE_PATH_BYTES]);
 
 /* True if the first n bytes are equal, ignoring case. */
-bool same_letters(const char *a, const char *b, size_t n);
+bool same_start_ignoring_case(const char *a, const char *b, size_t n);
 
 #endif

@@ -46,7 +46,7 @@ long process_number(void)
     return (long)getpid();
 }
 
-bool same_letters(const char *a, const char *b, size_t n)
+bool same_start_ignoring_case(const char *a, const char *b, size_t n)
 {
     return strncasecmp(a, b, n) == 0;
 }

@@ -46,7 +46,7 @@ void system_begin(int *io_argc, char ***io_argv)
         _setmode(i, _O_BINARY);
 }
 
-bool same_letters(const char *a, const char *b, size_t n)
+bool same_start_ignoring_case(const char *a, const char *b, size_t n)
 {
     return _strnicmp(a, b, n) == 0;
 }

@@ -40,7 +40,7 @@ const char *fxi_cpu_plugin_name(bool open)
 
 const char *fxi_cpu_plugin_why(const char *name)
 {
-    return fxi_same_letters(name, library.name) ? fxi_kernel_plugin_why(&library) : NULL;
+    return fxi_same_ignoring_case(name, library.name) ? fxi_kernel_plugin_why(&library) : NULL;
 }
 
 void fxi_cpu_plugin_reset(void)

@@ -85,7 +85,7 @@ const char *fxi_rt_library_why(fxi_rt_library *l)
 const char *fxi_rt_library_part(fxi_rt_library *l, const char *name)
 {
     for (int k = 0; k < 2; k++)
-        if (l->names[k] && fxi_same_letters(name, l->names[k]))
+        if (l->names[k] && fxi_same_ignoring_case(name, l->names[k]))
             return fxi_rt_library_why(l);
     return NULL;
 }

@@ -40,7 +40,7 @@ static fx_status info(fx_device *device)
 /* Names of the vendor's libraries with which a program may ask whether the backend is fast. */
 static const char *part(const char *name)
 {
-    if (fxi_same_letters(name, fxi_rt_compiler))
+    if (fxi_same_ignoring_case(name, fxi_rt_compiler))
         return fxi_rt_compiler_why();
     const char *why = fxi_rt_library_part(&fxi_rt_blas, name);
     return why ? why : fxi_rt_dnn_part(name);

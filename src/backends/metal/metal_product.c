@@ -43,7 +43,7 @@ static const char *why_no_mps(void)
 
 const char *fxi_metal_part(const char *name)
 {
-    return fxi_same_letters(name, "MPS") ? why_no_mps() : NULL;
+    return fxi_same_ignoring_case(name, "MPS") ? why_no_mps() : NULL;
 }
 
 /* ---- measuring ------------------------------------------------------------------------------- */

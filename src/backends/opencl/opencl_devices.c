@@ -245,8 +245,8 @@ static void choose_item(const char *item)
         return;
     }
     for (int k = 0; k < nfound; k++)
-        if (fxi_contains_letters(found[k].gpu.name, item) ||
-            fxi_contains_letters(found[k].platform_name, item))
+        if (fxi_contains_ignoring_case(found[k].gpu.name, item) ||
+            fxi_contains_ignoring_case(found[k].platform_name, item))
             choose(k);
 }
 
