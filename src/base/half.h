@@ -74,8 +74,8 @@ static inline float fxi_f64_to_odd(double x)
     return fxi_float(inexact && !(u & 1u) ? neighbour : u);
 }
 
-/* The same for an integer. One beyond 2^53 may not fit in a double: bit 11, far below the last bit
- * of the Float32, then says that some of the bits below it were set. */
+/* The same for an integer. An integer beyond ±2^53 may not fit in a double: bit 11, far below the
+ * last bit of the Float32, then says that some of the bits below it were set. */
 static inline float fxi_i64_to_odd(int64_t x)
 {
     const int64_t most = INT64_C(1) << 53, low = x & 2047;

@@ -55,8 +55,8 @@ static inline bool fxi_any_literal(const fxi_operand *o, int n)
             return true;
     return false;
 }
-/* The device of all operands so far, in *io (NULL: none names one), becomes that of `operand` too
- * (NULL: a number). FX_STATUS_DEVICE if they are on two devices. */
+/* *io: the common device of the operands so far; NULL: none of them names a device. This function
+ * adds the device of `operand` (NULL: a number). FX_STATUS_DEVICE if they are on two devices. */
 fx_status fxi_add_device(const char *op, const fxi_node *operand, fx_device **io);
 /* The device of all operands; NULL if none names one. */
 fx_status fxi_common_device(const char *op, const fxi_operand *o, int n, fx_device **out);

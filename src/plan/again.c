@@ -190,7 +190,7 @@ static bool pays(const fxi_again *a)
     if (from == to || to - from > READERS)
         return false;
     for (int32_t r = from; r < to; r++) {
-        /* A step that reads it as two operands is listed twice, one after the other. */
+        /* A step that reads V as two operands is listed twice, one after the other. */
         if (a->uses.reader[r] == latest)
             continue;
         latest = a->uses.reader[r];
@@ -236,7 +236,8 @@ static bool has_expression(fxi_again *a)
     return false;
 }
 
-/* Drops output k, which is V, if its readers can do without it. False if an allocation fails. */
+/* Drops output k, which is V, if its readers can compute V or read an equal value. False if an
+ * allocation fails. */
 static bool try_output(fxi_again *a, int32_t k)
 {
     const fx_step *s = &a->p->steps[a->made];

@@ -96,7 +96,7 @@ bool fxi_lower_group(fxi_builder *b, int32_t root);
 bool fxi_lower_row(fxi_builder *b, int32_t root);
 bool fxi_lower(fxi_builder *b, int32_t id);
 
-/* Frees the memory of a step, but not what the backend made ready. */
+/* Frees the memory of a step, but not `ready`, which the backend frees (fxi_planner.release). */
 void fxi_step_free(fx_step *s);
 
 /* Offers all steps, or parts of them, to `plan_prepare` (parts.c). Failures are recorded. */

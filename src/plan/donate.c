@@ -53,9 +53,9 @@ static bool read_later(const donation *d, int32_t leaf, int32_t m, bool last)
     return false;
 }
 
-/* Lets output k be written into the buffer of its donor. If no step reads the result, its step
- * moves to the end. Otherwise it keeps its position, and then no later step may read the old value.
- * Returns NULL on success, else the reason. */
+/* Lets output k be written into the buffer of its donor. If no other step reads an output of the
+ * step that computes the result, this step moves to the end. Otherwise it keeps its position, and
+ * no later step may read the old value. Returns NULL on success, else the reason. */
 static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
 {
     fxi_plan *p = b->p;

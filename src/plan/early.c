@@ -96,9 +96,9 @@ static bool choose(moving *m)
     return any;
 }
 
-/* Writes the steps in their new order: each step that stays, then those that moved to after it. A
- * step that has moved may compute an operand of another moved step, which then follows the same
- * step. */
+/* Writes the steps in their new order: each step that stays, followed by the steps that moved
+ * behind it. Two moved steps of which one computes an operand of the other may follow the same
+ * step, in their old order. */
 static void order_steps(moving *m, int32_t *next, int32_t *head, fx_step *ordered)
 {
     const int32_t n = m->p->nsteps;

@@ -141,8 +141,9 @@ static inline uint64_t *write_words(uint64_t *w, const int64_t *from, int n)
     return w;
 }
 
-/* Most arrays have at most two axes, which are copied without a loop. There is space for more
- * (RECORD_WORDS), and what follows overwrites a word that is not a size. */
+/* Two words are always copied, without a loop, because most arrays have at most two axes. The key
+ * has space for both (RECORD_WORDS). If an array has fewer axes, the words that follow overwrite
+ * the rest. */
 static inline uint64_t *write_sizes(uint64_t *w, const fxi_node *n)
 {
     memcpy(w, n->shape, 2 * sizeof *w);

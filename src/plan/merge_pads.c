@@ -1,8 +1,8 @@
 /* merge_pads.c: on the CPU, paddings of several axes with one number become one step.
  *
- * fx_pad pads one axis, so a border around a matrix is two operations, of which each would read and
- * write the whole matrix. The outer step takes the operand of the inner one if nothing else reads
- * the array between them. Both must read the same literal: the key of a plan does not contain
+ * fx_pad pads one axis, so a border around a matrix is two operations, and each of them would read
+ * and write the whole matrix. The outer step takes the operand of the inner one if nothing else
+ * reads the array between them. Both must read the same literal: the key of a plan does not contain
  * numbers, so two literals that are equal now may differ in a later run. fx_pad therefore uses the
  * literal of the inner padding again if the numbers are equal.
  */

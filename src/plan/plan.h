@@ -110,7 +110,7 @@ struct fxi_plan {
     fxi_part *parts; /* those that the backend has taken, in the order of the steps */
     int32_t nparts;
     fx_plan_value *shown; /* the values as the backend sees them; NULL: the plan was not offered */
-    /* The backend's function for parts. NULL: the plan has none. */
+    /* The backend's function for parts. NULL: the plan has no parts. */
     void (*plan_release)(fx_device *device, fx_plan *plan);
     fxi_plan *next;          /* in its bucket of the cache */
     fxi_plan *newer, *older; /* in the order of use */

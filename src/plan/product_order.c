@@ -7,8 +7,9 @@
  * order, and the reshape is a view.
  *
  * The gradient of a matrix that was transposed before a product is a transposed product. An
- * elementwise step, for example the update of an optimiser, would read a column of it from as many
- * cache lines as it has elements. So this product is stored in the order of the elementwise step.
+ * elementwise step, for example the update of an optimiser, would read each column of that product
+ * from as many cache lines as the column has elements. So this product is stored in the order of
+ * the elementwise step.
  *
  * The order in memory does not change the sums, so it does not change the bits. One of the matrix
  * axes must be the first one in memory: kernels store vectors of neighbours. All readers of the

@@ -25,10 +25,10 @@ enum {
                                  the second-level cache */
     FXI_ROW_PIECE = 16,       /* the fewest elements of a piece of a row around kept axes, and the
                                  fewest rows for FXI_ROW_AROUND */
-    FXI_ROW_COLUMN = 512, /* bytes of a column, so that a block of columns stays in the second-level
-                             cache */
-    FXI_ROW_PLANE = 256 << 10, /* the same for all neighbouring columns together; each may then be
-                                  longer than FXI_ROW_COLUMN bytes */
+    FXI_ROW_COLUMN = 512,     /* the most bytes of a column, so that a block of columns stays in the
+                                 second-level cache */
+    FXI_ROW_PLANE = 256 << 10, /* the most bytes of all neighbouring columns together, if one column
+                                  is longer than FXI_ROW_COLUMN */
     FXI_ROW_COLUMNS = 64,      /* the fewest elements of all neighbouring columns together */
     FXI_ROW_SUMS = 8 << 10     /* the most sums across rows, so that they stay in the cache */
 };

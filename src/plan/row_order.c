@@ -8,11 +8,11 @@
  * after the backward pass. The row step of the loss would then be divided, and its parts would
  * exchange arrays as large as the scores.
  *
- * Here the roots are walked from the one with the shortest path from the leaves to the one with the
- * longest. So the loss follows the forward pass, and then come the gradients of the last layers,
- * whose operands are no longer needed after that. Of the inputs of a node, the one with the longest
- * path is walked first. So what is computed from leaves alone, such as the one-hot array of the
- * labels, comes immediately before the first node that reads it.
+ * The depth of a node is the length of its longest path from a leaf. Here the roots are walked in
+ * the order of their depths, the least first. So the loss follows the forward pass, and then come
+ * the gradients of the last layers, whose operands are no longer needed after that. Of the inputs
+ * of a node, the deepest one is walked first. So what is computed from leaves alone, such as the
+ * one-hot array of the labels, comes immediately before the first node that reads it.
  */
 #include "row.h"
 #include "memory.h"
@@ -27,7 +27,7 @@ typedef struct visit {
 
 typedef struct walk {
     const fxi_graph *g;
-    int32_t *depth; /* per node: the longest path from a leaf */
+    int32_t *depth; /* per node: the length of its longest path from a leaf */
     bool *done;
     visit *path; /* at most all nodes, because a graph has no cycle */
     int32_t *order, n;

@@ -9,7 +9,7 @@ typedef struct fxi_tally {
     int64_t other_arrays, other_parameters;
     int64_t bytes, bytes_julia; /* bytes of the elements; the same with Julia's headers */
     bool nonzero, nan, inf;     /* among trainable values */
-    bool scan;                  /* also inspect the values? */
+    bool scan;                  /* the values are inspected too */
     fx_device *device;          /* common device of all arrays; NULL if they differ */
 } fxi_tally;
 

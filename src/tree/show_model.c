@@ -1,11 +1,11 @@
 /* show_model.c: prints models in Flux's notation and columns; entry points of printing.
  *
  * The rules are those of Flux 0.16 (src/layers/show.jl): a container takes several lines if one of
- * its children is more than arrays, numbers and functions; a comment begins at column 20 at the top
- * level and at column 40 inside; the total is printed if there are more than two trainable arrays.
- * Sizes in bytes equal Julia's summarysize of the same model on a CPU. For a model on another
- * device they are the bytes of its arrays on that device, which is the number that users need
- * there.
+ * its children is more than arrays, numbers and functions; a comment begins after 20 characters at
+ * the top level and after 40 inside; the total is printed if there are more than two trainable
+ * arrays. Sizes in bytes equal Julia's summarysize of the same model on a CPU. For a model on
+ * another device they are the bytes of its arrays on that device, which is the number that users
+ * need there.
  *
  * Flux counts a tied array twice among the non-trainable ones; this file counts it once.
  *
