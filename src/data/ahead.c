@@ -1,11 +1,11 @@
 /* ahead.c: threads make items in advance and hand them out in order: see ahead.h.
  *
- * Threads claim item numbers in order. Item k uses entry k mod nentries and may be claimed once
- * item k − nentries was taken, so an entry holds one item at a time, and the thread that claimed it
- * works without the lock. One mutex and two conditions: `ready` wakes the taker, `space` wakes the
- * threads. Error records belong to threads, so an entry keeps the error recorded while its item was
- * made, and the call that takes the item records it again. After a failure no further item is
- * begun.
+ * Threads claim item numbers in order. Item k uses entry k mod nentries, and may be claimed when
+ * item k − nentries has been taken. So an entry holds one item at a time, and the thread that
+ * claimed it works without the lock. There are one mutex and two conditions: `ready` wakes the
+ * taker, `space` wakes the threads. Error records belong to threads, so an entry keeps the error
+ * recorded while its item was made, and the call that takes the item records it again. After a
+ * failure no further item is begun.
  */
 #include "ahead.h"
 #include "error.h"

@@ -40,7 +40,7 @@ static bool push(csv_reader *r, float value)
     return true;
 }
 
-/* The line; without surrounding blanks if they are separators. */
+/* The line, without surrounding blanks if blanks are separators. */
 static fxi_field row_of(const csv_reader *r)
 {
     char *start = r->lines.line, *stop = start + r->lines.length;

@@ -25,9 +25,9 @@ fx_status fxi_data_file_open(fxi_data_file *file, const char *op, const char *pa
  * stream. */
 int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n);
 /* Checks that `bytes` more can be allocated for the contents of the file. FX_STATUS_MEMORY
- * (recorded) if they exceed the limit of fx_set_memory_limit for the CPU device, or without a limit
- * the free memory. Needed because a small gzip file may decompress to any size, and Linux kills
- * processes that use more memory than exists. */
+ * (recorded) if they exceed what is left of the CPU's limit (fx_set_memory_limit). Without a limit,
+ * more than 64 MiB are compared with the free memory. Needed because a small gzip file may
+ * decompress to any size, and Linux kills processes that use more memory than exists. */
 fx_status fxi_data_file_check_memory(const fxi_data_file *file, size_t bytes);
 void fxi_data_file_close(fxi_data_file *file);
 /* " (the gzip stream is truncated)" or "", for messages about short files. */

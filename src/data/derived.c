@@ -2,10 +2,10 @@
  *
  * Each kind answers two questions: how many observations it has, and which they are for an array of
  * indices. A selection is a graph of operations on index arrays, so the data stay on their device.
- * Three selections read the indices: a join, because they decide which data set has the
- * observation; a view without a list, because it searches for them among the indices that it leaves
- * out; and a single window, because the final one may be shorter. Functions may be called again for
- * the same observations: nothing is cached.
+ * Three selections read the indices. A join needs them to find the data set of each observation. A
+ * view without a list counts how many of the indices that it leaves out are below each index. A
+ * single window may be the final one, which may be shorter. Functions may be called again for the
+ * same observations: nothing is cached.
  */
 #include "observations.h"
 
@@ -228,8 +228,8 @@ static int64_t count_rest(const fxi_derived *self, int64_t n)
     return r->end - r->first - count_held(r);
 }
 
-/* Replaces n positions by the indices of the data. Position t is first + t, and one more for each
- * held index before it. */
+/* Replaces n positions by the indices of the data. Position t becomes first + t plus the number of
+ * held indices below the result. */
 static fx_status find_rest(const rest *r, int64_t n, int64_t *io_at)
 {
     FXI_SCOPE;

@@ -9,9 +9,9 @@
  * are evaluated and have no history. Each batch is built in its own scope and retained, so neither
  * scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
  *
- * There are two ways to make a batch. If the data are arrays, below functions and views, a batch is
- * gathered by copying (collate.c). Otherwise, or if .collate stacks or lists single observations,
- * it is selected from a snapshot with the operations of get_obs (`selected`).
+ * There are two ways to make a batch. If the data are arrays, or functions and views of arrays, a
+ * batch is gathered by copying (collate.c). Otherwise, or if .collate stacks or lists single
+ * observations, it is selected from a snapshot with the operations of get_obs (`selected`).
  *
  * Order: order.h, keyed by the seed and the number of the pass. So each pass is reproducible by
  * itself and does not use the thread's random stream. Functions of mapobs draw from a stream that
@@ -67,7 +67,7 @@ struct fx_loader {
     void *data;
     int64_t n, batchsize, workers;
     int part, parts; /* of fx_loader_part; parts ≥ 1 */
-    int64_t base_n;  /* observations of the arrays below functions and views */
+    int64_t base_n;  /* observations of the data without functions and views (fxi_obs_base) */
     bool shuffle, drop_partial, parallel;
     bool single;    /* one observation at a time, without the final axis; batchsize is 1 */
     bool derived;   /* batches are selected, not collated */
@@ -600,7 +600,7 @@ static int threads_of(const running *r)
                                            : l->parallel || (moves && !r->late);
 }
 
-/* Shuffles the observations, and replaces positions in views by those in the arrays below. */
+/* Shuffles the observations, and replaces positions in views by positions in the viewed arrays. */
 static fx_status prepare_order(running *r)
 {
     const fx_loader *l = r->loader;

@@ -32,7 +32,8 @@ typedef struct census {
     fxi_obs_info info;
 } census;
 
-/* "x" for a named item, otherwise its position: "item 1", below other items "item 1.0". */
+/* "x" for a named item, otherwise its position: "item 1", and "item 1.0" for an item of that
+ * item. */
 static void path_of(const void *tuple, int64_t i, const char *parent, char out[PATH])
 {
     const char *name = fx_child_name(tuple, i);

@@ -15,7 +15,8 @@
 typedef struct fxi_derived fxi_derived;
 /* The functions of one kind of derived data set. */
 typedef struct fxi_derived_kind {
-    /* Number of observations; n is that of the data, or with parts the total. NULL: it is n. */
+    /* The number of observations. n: that of the data, or with `parts` the sum over the parts.
+     * NULL: the result is n. */
     int64_t (*count)(const fxi_derived *self, int64_t n);
     /* The observations with indices idx, a 0-d array or a list. */
     void *(*get)(fxi_derived *self, fx_array *idx);

@@ -43,8 +43,8 @@ static const char *query(const fx_dist *d, const char *backend)
                                                  : "the transport moves host memory only";
 }
 
-/* Decides from the members' maxima: does one of them want it, the lowest rank that does not, and
- * the lowest one whose library cannot. */
+/* Decides from three maxima over the members: whether one of them has the preference, the lowest
+ * rank without it, and the lowest rank whose library cannot do it (both as in `lowest`). */
 static bool decide(const fx_dist *d, int k, const int64_t most[3])
 {
     const char *key = preferences[k], *backend = fxi_device_libraries[k].backend;
@@ -130,12 +130,12 @@ static fx_status move_copies(fx_dist *d, const fxi_dist_move *m, char *why, size
 
 enum { PROBED = 16 }; /* elements */
 
-/* A result in Float64, with what bounds its rounding errors. */
+/* A result in Float64, and numbers that bound its rounding errors. */
 typedef struct folded {
     double value;
     double size; /* the sum, or product, of the absolute values */
-    double high; /* a result of some members only is not larger */
-    bool finite; /* all operands are */
+    double high; /* bounds the results of some of the members */
+    bool finite; /* all operands are finite */
 } folded;
 
 /* Adds or multiplies element i of all members. */

@@ -116,8 +116,8 @@ fx_status fxi_dist_buffers(fx_dist *d, size_t bytes, char *why, size_t size)
     return FX_STATUS_MEMORY;
 }
 
-/* If the order is fixed, elements are gathered in parts, because those of all members are in memory
- * at the same time. */
+/* Elements. If the order is fixed, they are gathered in parts of this length, because those of all
+ * members are in memory at the same time. */
 enum { PART = 1 << 20 };
 
 /* Does the transport read and write the operands themselves? */

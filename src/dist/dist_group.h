@@ -39,7 +39,7 @@ struct fx_dist {
     fx_communicator communicator; /* the one that nodes refer to; its `user` is this group */
     const fxi_transport *transport;
     fxi_transport_group group;
-    double limit;     /* of waiting, in seconds; doubled while the members compare whether a
+    double limit;     /* seconds that a wait may take; doubled while the members compare whether a
                          connection failed */
     bool fixed_order; /* the option of fx_dist_init */
     bool narrow;      /* its option .wire is BFloat16 */

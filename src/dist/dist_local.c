@@ -25,7 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SETS = 8 }; /* of devices that a process may use; others are averaged by copies */
+enum { SETS = 8 }; /* the most sets of devices; fx_average copies for further sets */
 /* Seconds. Connecting eight GPUs takes a few. */
 #define LONGEST 120
 

@@ -1,5 +1,5 @@
-/* dist_measure.c: times the transport's library itself, beside which cflux bench allreduce prints
- * its own times. */
+/* dist_measure.c: times the functions of the transport's library itself. cflux bench allreduce
+ * prints these times beside its own. */
 #include "dist_group.h"
 
 #include <math.h>

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The largest share that a member adds up at a time. */
+/* The most elements that a member adds up at a time. */
 enum { PART = 1 << 20 };
 
 static int64_t share_of(const fx_dist *d, int64_t n)

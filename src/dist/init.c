@@ -20,8 +20,9 @@
 
 static fxi_mutex joining = FXI_MUTEX_INIT;
 static fx_dist the_group;
-/* By kind: has fx_dist_init succeeded? FX_MPI: has this process joined? After that, FX_NCCL may
- * fail. FX_DIST_AUTO: has a call succeeded? */
+/* By kind. FX_MPI: this process has joined the group. FX_NCCL: it has also opened NCCL or RCCL.
+ * FX_DIST_AUTO: a call of fx_dist_init has succeeded (a process may join and then fail to open
+ * NCCL). */
 static bool ready[FX_DIST_AUTO + 1];
 /* A failure after this process has joined. Another attempt would join a second time, and wait
  * without a limit for members that do not try again. FX_OK: none. */

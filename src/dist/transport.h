@@ -50,7 +50,7 @@ typedef struct fxi_transport_host {
     long (*process)(void); /* the number of the calling process: a child has another one */
     void *(*library)(const char *file, char *why,
                      size_t size);                    /* opens a library; NULL with the reason */
-    void *(*symbol)(void *library, const char *name); /* NULL if it has none */
+    void *(*symbol)(void *library, const char *name); /* NULL if the library does not export it */
     const char *(*variable)(
         const char *name); /* of the environment; NULL in programs with raised privileges */
 } fxi_transport_host;
@@ -100,7 +100,7 @@ typedef struct fxi_transport {
 /* The state of a connection. */
 typedef enum fxi_device_state {
     FXI_DEVICE_READY, /* takes the next call */
-    FXI_DEVICE_BUSY,  /* still begins the previous one: retry */
+    FXI_DEVICE_BUSY,  /* the previous call is still in progress: ask again */
     FXI_DEVICE_FAILED
 } fxi_device_state;
 

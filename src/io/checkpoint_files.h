@@ -6,10 +6,10 @@
 
 enum { FXI_CHECKPOINT_PATH = 4096 };
 
-/* The set and the training step of a checkpoint, from the header of its file. */
+/* The set, the member and the training step of a checkpoint file. */
 typedef struct fxi_checkpoint_part {
     int64_t set;         /* equal in the files that the members of a group saved together */
-    int64_t rank, ranks; /* of the member, and their number; ranks 0: saved without .dist */
+    int64_t rank, ranks; /* of the member; number of members (0: saved without .dist) */
     int64_t step;        /* set when a file is opened; ignored when one is written */
 } fxi_checkpoint_part;
 

@@ -13,9 +13,9 @@
  *   2. When all have written theirs, each renames it to PATH.rank0.
  *
  * In phase 1 all members have the previous set. In phase 2 all have the new one, under one of the
- * two names, and loading gives it the final name. So from the first phase 2 on a complete set
- * always exists, even with .keep = 1: if a member has a file with a final name, there is a set to
- * load.
+ * two names, and loading gives it the final name. So a complete set always exists after phase 2 of
+ * the first save has begun, even with .keep = 1: if a member has a file with a final name, there is
+ * a set to load.
  *
  * The members may save to disks of their own: no member reads the file of another one, and they
  * exchange numbers only. Every decision depends only on numbers that all members have, so all

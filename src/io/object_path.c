@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where a path leaves the tree: `rest` is not below `object`. */
+/* Where a path leaves the tree: `object` has no part that `rest`, the end of the path, names. */
 typedef struct path_end {
     void *object;
     const char *rest;

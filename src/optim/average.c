@@ -10,7 +10,8 @@
  * The buckets are filled from the end of the list, because the backward pass computes the gradients
  * of the last layers first. The plan begins to send a bucket when it is complete, and computes the
  * gradients of the next one meanwhile (plan/overlap.c). Only the last bucket is sent after the
- * backward pass. A model has about SHARES buckets, so that the last one is small.
+ * backward pass. A bucket has about 1/SHARES of all bytes, within limits, so that the last one is
+ * small.
  *
  * A sum of means is the mean of the sums. So while an AccumGrad adds up gradients, each member adds
  * up its own, and only the complete sum is averaged.
@@ -35,7 +36,7 @@ typedef struct bucket {
     int64_t bytes, n;
     int64_t most;  /* a bucket with that many bytes is full */
     bool exact;    /* the arrays must not be rounded when they are sent */
-    double weight; /* of this member; negative: all have the same */
+    double weight; /* of this member; negative: all members have the same */
     fx_array ***arrays;
 } bucket;
 

@@ -202,8 +202,8 @@ static fx_status wait_for(MPI_Request *request, const fxi_transport_call *c, dou
     return wait_until(request_is_over, request, c, bytes, c->beside ? 0 : 0.002, why, size);
 }
 
-/* A rank that is computing needs less than 100 µs for its slice of a part, so 200 µs without a
- * pause are enough. */
+/* Without pauses for 2 ms, or for 200 µs if other threads need the processor: a rank adds up its
+ * slice of a part in less than 100 µs. */
 fx_status fxi_window_wait(fxi_window *w, const fxi_transport_call *c, double bytes, char *why,
                           size_t size)
 {
@@ -434,8 +434,8 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
 
 /* ---- memory of devices ----------------------------------------------------------------------- */
 
-/* Functions that some versions of some libraries have. Without one, its address is NULL. Their
- * names are not declared by all headers: those of Open MPI are in a header of their own. */
+/* Functions that some versions of some libraries have. If the library lacks one, its address is
+ * NULL. Not all headers declare them: Open MPI has a separate header for its own. */
 #ifdef __APPLE__
 #define MAYBE __attribute__((weak_import))
 #else

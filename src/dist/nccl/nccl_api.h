@@ -41,7 +41,7 @@ enum {
     FXI_NCCL_MAX = 2,
     FXI_NCCL_MIN = 3,
     FXI_NCCL_AVG = 4,
-    FXI_NCCL_LEAST = 21400 /* the version that has connections which do not block */
+    FXI_NCCL_LEAST = 21400 /* the first version with connections that do not block */
 };
 #define FXI_NCCL_MAGIC 0xcafebeefU
 
