@@ -100,7 +100,7 @@ typedef struct fxi_transport {
 /* The state of a connection. */
 typedef enum fxi_device_state {
     FXI_DEVICE_READY, /* takes the next call */
-    FXI_DEVICE_BUSY,  /* the previous call is still in progress: ask again */
+    FXI_DEVICE_BUSY,  /* the previous call is still in progress: retry */
     FXI_DEVICE_FAILED
 } fxi_device_state;
 

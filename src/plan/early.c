@@ -96,9 +96,9 @@ static bool choose(moving *m)
     return any;
 }
 
-/* Writes the steps in their new order: each step that stays, followed by the steps that moved
- * behind it. Two moved steps of which one computes an operand of the other may follow the same
- * step, in their old order. */
+/* Writes the steps in their new order: after each step that stays come the steps that moved there.
+ * Two moved steps of which one computes an operand of the other may follow the same step, in their
+ * old order. */
 static void order_steps(moving *m, int32_t *next, int32_t *head, fx_step *ordered)
 {
     const int32_t n = m->p->nsteps;
