@@ -1,12 +1,13 @@
 /* test_graphs.c: plans that are recorded as graphs and replayed, on simulated devices of NVIDIA and
  * AMD (tests/sim/sim.h). A child computes with graphs and prints the bits of its results, which
  * must be those of a child with FX_GPU_GRAPHS=0. The simulated driver computes a graph in a random
- * order that its dependencies allow. ctest: simulated timeout=300
+ * order that its dependencies allow, and counts its calls. ctest: simulated timeout=300
  */
 #include <cflux.h>
 
 #include "own_child.h"
 
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -211,12 +212,57 @@ static void count(const char *what)
     before = now;
 }
 
+/* Prints how often each function of the driver was called so far. */
+static void print_calls(const char *driver)
+{
+    void *it = dlopen(driver, RTLD_NOW | RTLD_NOLOAD);
+    void (*print)(void) = NULL;
+    if (it)
+        *(void **)&print = dlsym(it, "sim_print_calls");
+    printf("; calls ");
+    if (print)
+        print();
+    printf("\n");
+}
+
+enum { REPLAYS = 10 };
+
+/* Trains with dropout and Adam, whose numbers change in every training step, first with one batch,
+ * then with nine in turn. */
+static void count_calls(const char *driver)
+{
+    enum { BATCHES = 9 };
+    fx_array *x[BATCHES];
+    fx_seed(1);
+    void *model =
+        fx_to(device, fx_chain(fx_dense(6, 12, FX_TANH), fx_dropout(0.3), fx_dense(12, 3)));
+    void *optimiser = fx_setup(fx_adam(.eta = 0.01), model);
+    for (int k = 0; k < BATCHES; k++)
+        fx_eval(x[k] = fx_to(device, fx_randn(6, 7)));
+    for (int k = 0; k < 2 * REPLAYS + 4 * BATCHES; k++) {
+        if (k == REPLAYS || k == 2 * REPLAYS)
+            print_calls(driver);
+        if (k == 2 * REPLAYS)
+            count("one batch");
+        FX_STEP;
+        fx_adjust(optimiser, 0.01 / (1 + k));
+        fx_array *y = fx_call(model, x[k < 2 * REPLAYS ? 0 : k % BATCHES]);
+        fx_update(optimiser, model, fx_gradient(fx_mean(fx_square(y)), model));
+    }
+    count("nine batches");
+}
+
 static int child(const char *what)
 {
-    const char *backend = strncmp(what, "AMDGPU", 6) == 0 ? "AMDGPU" : "CUDA";
+    const bool amd = strncmp(what, "AMDGPU", 6) == 0;
+    const char *backend = amd ? "AMDGPU" : "CUDA";
     fx_message_set_hook(NULL, NULL);
     fx_use(backend);
     device = fx_device_get(backend, 0);
+    if (strstr(what, "calls")) {
+        count_calls(amd ? "libamdhip64.so.7" : "libcuda.so.1");
+        return fx_error_print(stdout);
+    }
     train();
     count("training");
     if (!strstr(what, "short")) {
@@ -362,10 +408,50 @@ static void failures_of_captures(void **unused)
     }
 }
 
+static long calls_in(const char *line, const char *function)
+{
+    char sought[80];
+    long n;
+    snprintf(sought, sizeof sought, " %s ", function);
+    const char *at = strstr(line, sought);
+    return at && sscanf(at + strlen(sought), "%ld", &n) == 1 ? n : 0;
+}
+
+/* A run that is replayed writes its literals and random streams with one call, and launches with
+ * one. */
+static void a_replay_is_one_write_and_one_launch(void **unused)
+{
+    static const char *const known[][3] = {
+        {"cuGraphLaunch", "cuMemcpyHtoDAsync_v2", "cuCtxSetCurrent"},
+        {"hipGraphLaunch", "hipMemcpyHtoDAsync", "hipSetDevice"}};
+    char what[32], function[64];
+    long n;
+    int used;
+    (void)unused;
+    for (int v = 0; v < 2; v++) {
+        snprintf(what, sizeof what, "%s calls", vendors[v]);
+        run(ALONE, what);
+        char *before = strstr(heard, "; calls"), *after = strstr(before + 1, "; calls");
+        assert_non_null(after);
+        after[-1] = '\0';
+        assert_int_equal(calls_in(after, known[v][0]) - calls_in(before, known[v][0]), REPLAYS);
+        assert_int_equal(calls_in(after, known[v][1]) - calls_in(before, known[v][1]), REPLAYS);
+        for (const char *at = after + strlen("; calls ");
+             sscanf(at, "%63[a-zA-Z0-9_] %ld %n", function, &n, &used) == 2; at += used)
+            if (strcmp(function, known[v][0]) != 0 && strcmp(function, known[v][1]) != 0 &&
+                strcmp(function, known[v][2]) != 0 && n != calls_in(before, function))
+                fail_msg("%s is called in a replay: %s; then %s", function, before, after);
+        /* Four recordings for four sets of addresses, and one whose batch is copied. */
+        assert_non_null(strstr(after, "; one batch: 1 captured, 18 replayed, 0 invalidated"));
+        assert_non_null(strstr(after, "; nine batches: 4 captured, "));
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(replays_have_the_same_bits),
-                                              cmocka_unit_test(libraries_are_recorded),
-                                              cmocka_unit_test(failures_of_captures)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(replays_have_the_same_bits),
+        cmocka_unit_test(a_replay_is_one_write_and_one_launch),
+        cmocka_unit_test(libraries_are_recorded), cmocka_unit_test(failures_of_captures)};
     return argc > 1 ? child(argv[1]) : cmocka_run_group_tests(tests, NULL, NULL);
 }
