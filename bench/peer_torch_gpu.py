@@ -4,8 +4,9 @@
 Variants: eager, and torch.compile with the modes default and reduce-overhead (CUDA graphs). For networks the
 optimiser is fused Adam, which is not compiled, and on a GPU there is a variant "graphed": the whole training step as
 one CUDA graph. For networks with convolutions also "deterministic": eager, limited to those algorithms of cuDNN that
-give the same bits in every run, as cflux is; the other variants may use all algorithms. Adam alone is measured eager
-only. TensorFloat-32 is off for products and for convolutions, except in the cases whose name says tf32: PyTorch's own
+give the same bits in every run, as cflux is; the other variants may use all algorithms. On a GPU, products have a
+variant "cublaslt": eager, computed by cuBLASLt, where PyTorch may prefer cuBLAS. Adam alone is measured eager only.
+TensorFloat-32 is off for products and for convolutions, except in the cases whose name says tf32: PyTorch's own
 default would use it in convolutions. With --tf32 it is on in all cases. A time is that of evaluations queued one
 after the other, between two events on a GPU, by the clock on a CPU.
 
@@ -95,6 +96,23 @@ def operation(make):
 def product(n, dtype):
     n = size(n)
     return torch.matmul, (random(n, n, dtype=dtype), random(n, n, dtype=dtype))
+
+
+def products(n, dtype):
+    yield from operation(lambda: product(n, dtype))
+    if options.device != "cpu":
+        yield from by_cublaslt(n, dtype)
+
+
+def by_cublaslt(n, dtype):
+    before = torch.backends.cuda.preferred_blas_library()
+
+    def prepare():
+        torch.backends.cuda.preferred_blas_library("cublaslt")
+        f, inputs = product(n, dtype)
+        return without_gradient(lambda: f(*inputs))
+    yield "cublaslt", prepare
+    torch.backends.cuda.preferred_blas_library(before)
 
 
 def chain(x):
@@ -344,7 +362,7 @@ def cases():
     table = {}
     for name, n, dtype in (("8192-bf16", 8192, torch.bfloat16), ("4096-tf32", 4096, torch.float32),
                            ("4096-f32", 4096, torch.float32)):
-        table[f"gpu/matmul-{name}"] = lambda n=n, d=dtype: operation(lambda: product(n, d))
+        table[f"gpu/matmul-{name}"] = lambda n=n, d=dtype: products(n, d)
     for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
         table[f"gpu/unary-{name}"] = lambda d=dtype: operation(lambda: one_input(torch.relu, 1 << 28, dtype=d))
         table[f"gpu/chain-{name}"] = lambda d=dtype: operation(lambda: one_input(chain, 1 << 28, dtype=d))

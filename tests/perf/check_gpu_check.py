@@ -15,6 +15,17 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 from gpu_cases import CASES  # noqa: E402
 
+# The text of a Python package that has every name.
+EMPTY = """from unittest.mock import MagicMock
+
+
+def __getattr__(name):
+    if name in ("nn", "functional"):
+        raise AttributeError(name)
+    return MagicMock()
+
+
+"""
 BUILD, DEVICE, OPENCL, PARTS = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
 
 
@@ -88,10 +99,38 @@ with tempfile.TemporaryDirectory() as folder:
     if any(not line["host"] and "first-step" not in line["case"] for line in result["table"] if line["cflux"]):
         sys.exit("a case lacks the host's time")
 
-# bench_runner has exactly the cases of the table. The peer needs PyTorch, so its script is only compiled here.
+# Ratios of the report: the better variant of PyTorch, its eager mode, and cuBLASLt's own rate, which counts as a
+# limit and not as PyTorch's time.
+def unit(*rows):
+    return {"status": "passed", "rows": [
+        {"row": "case", "case": "gpu/matmul-4096-f32", "variant": variant, "median": median} for variant, median in rows]}
+
+
+with tempfile.TemporaryDirectory() as folder:
+    with open(os.path.join(folder, "gpu-check.json"), "w", encoding="utf-8") as f:
+        json.dump({"date": "2026-01-02T03:04Z", "commit": "none", "device": DEVICE, "tiny": False, "units": {
+            "bench/products": unit(("cflux", 100)), "bench/products without libraries": unit(("cflux", 160)),
+            "peer/products": unit(("eager", 500), ("compile", 99), ("cublaslt", 96), ("eager tf32", 20))}}, f)
+    printed = call(folder, "report")
+    if "| 100.0 | – | 99.0 | 0.99 | 5.0 | 0.96 | 0.6 | – |" not in printed:
+        sys.exit(f"other ratios: {printed}")
+
+# bench_runner has exactly the cases of the table, and the peer has all of them except the start of a program. To list
+# its cases the peer calls no function of PyTorch, so a package of that name without any contents replaces it here.
 listed = subprocess.run([os.path.join(BUILD, "bench/bench_runner"), "--device", DEVICE, "--list"], stdout=subprocess.PIPE,
                         text=True, check=True).stdout.split()
 known = [name for name in listed if name.startswith("gpu/")]
 if sorted(known) != sorted(CASES):
     sys.exit(f"bench_runner and gpu_cases.py differ: {sorted(set(known) ^ set(CASES))}")
-compile(open(os.path.join(ROOT, "bench/peer_torch_gpu.py"), encoding="utf-8").read(), "peer_torch_gpu.py", "exec")
+with tempfile.TemporaryDirectory() as folder:
+    os.makedirs(os.path.join(folder, "torch/nn"))
+    for path, text in (("torch/__init__.py", EMPTY), ("torch/nn/__init__.py", EMPTY + "Module = object\n"),
+                       ("torch/nn/functional.py", "")):
+        with open(os.path.join(folder, path), "w", encoding="utf-8") as f:
+            f.write(text)
+    listed = subprocess.run([sys.executable, "-B", os.path.join(ROOT, "bench/peer_torch_gpu.py"), "--list"],
+                            stdout=subprocess.PIPE, text=True, check=True,
+                            env={**os.environ, "PYTHONPATH": folder}).stdout.split()
+wanted = set(CASES) - {"gpu/first-step-cold", "gpu/first-step-warm"}
+if set(listed) != wanted:
+    sys.exit(f"peer_torch_gpu.py and gpu_cases.py differ: {sorted(set(listed) ^ wanted)}")
