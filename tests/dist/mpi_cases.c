@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static int rank;
@@ -191,17 +192,47 @@ static void check_sum(fx_dist *d, int64_t n)
     free(x);
 }
 
+static void say_hash(int a, int b, int c, fx_array *x)
+{
+    char text[100];
+    snprintf(text, sizeof text, "%d %d %d %016llx", a, b, c, (unsigned long long)hash_of(x));
+    say("hash", text);
+}
+
+/* Updates whose gradients may be computed in shared memory, and sums of other arrays between them.
+ * Each rank has other data, and the next update begins when some ranks are slow. */
+static void updates_and_sums(fx_dist *d)
+{
+    enum { SIDE = 300, BATCH = 8 };
+    FX_SCOPE;
+    fx_seed(2);
+    void *model = fx_chain(fx_dense(SIDE, SIDE, FX_TANH), fx_dense(SIDE, 1)),
+         *opt = fx_setup(fx_dist_optimiser(d, fx_adam()), model);
+    fx_array *data = operand(FX_DTYPE_F32, SIDE * BATCH, rank);
+    for (int k = 0; k < 4; k++) {
+        FX_STEP;
+        fx_array *x = fx_reshape(data, SIDE, BATCH), *loss = fx_mean(fx_square(fx_call(model, x)));
+        if (fx_update(opt, model, fx_gradient(loss, model)) != FX_OK)
+            say_error("update");
+        if (k == rank)
+            nanosleep(&(const struct timespec){.tv_nsec = 20000000}, NULL);
+        say_hash(9, k, 0, fx_destructure(model));
+        if (k % 2 == 0)
+            say_hash(9, k, 1,
+                     fx_dist_allreduce(d, operand(FX_DTYPE_F32, 70001, rank), FX_REDUCE_SUM));
+    }
+}
+
 /* Says a hash of each result, by type, operation and number of elements: less than a page, just
- * more, several parts whose last one is short. */
+ * more, an array that is not divided into parts, several parts whose last one is short. */
 static void sums(fx_dist *d)
 {
-    static const int64_t lengths[] = {1, 1023, 1025, 70001};
+    static const int64_t lengths[] = {1, 1023, 1025, 70001, 300001};
     static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_I32,
                                      FX_DTYPE_I64, FX_DTYPE_F16, FX_DTYPE_BF16};
     static const fx_reduce folds[] = {FX_REDUCE_SUM, FX_REDUCE_MEAN, FX_REDUCE_PROD, FX_REDUCE_MAX,
                                       FX_REDUCE_MIN};
-    char text[100];
-    for (int l = 0; l < 4; l++) {
+    for (int l = 0; l < 5; l++) {
         check_sum(d, lengths[l]);
         for (int t = 0; t < 6; t++)
             for (int f = 0; f < 5; f++) {
@@ -210,11 +241,10 @@ static void sums(fx_dist *d)
                 if (whole && folds[f] == FX_REDUCE_MEAN)
                     continue;
                 fx_array *x = operand(types[t], lengths[l], rank);
-                snprintf(text, sizeof text, "%d %d %d %016llx", l, t, f,
-                         (unsigned long long)hash_of(fx_dist_allreduce(d, x, folds[f])));
-                say("hash", text);
+                say_hash(l, t, f, fx_dist_allreduce(d, x, folds[f]));
             }
     }
+    updates_and_sums(d);
     check_sum(d, 3000001); /* two parts of the transport, not divisible by 2 or 3 */
 }
 

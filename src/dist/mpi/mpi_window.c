@@ -2,21 +2,30 @@
  *
  * MPI moves large arrays between two local processes through small pieces of shared memory, or by
  * calls of the system, and adds them up in another pass. Here MPI only allocates the memory
- * (MPI_Win_allocate_shared). An array is divided into parts, and a part into one slice for each
- * rank. A rank copies the slices of the others to its segment, adds up its own slice in the order
- * of the ranks, and copies the sums of the others from their segments. So for an array of S bytes
- * each rank reads S bytes about three times and writes S bytes about twice, in pieces that stay in
- * its cache, and all ranks get the same bits, in every run.
+ * (MPI_Win_allocate_shared), a segment for each rank. An array is divided into one slice for each
+ * rank. In the first phase a rank copies the slices of the others to its segment, in the second it
+ * adds up its own slice in the order of the ranks, and in the third it copies the sums of the
+ * others from their segments. So for an array of S bytes each rank reads S bytes about three times
+ * and writes S bytes about twice, and all ranks get the same bits, in every run.
  *
- * Between these three phases of a part the ranks meet: each increments a counter in its segment and
- * waits until the counters of all ranks have this value. From one meeting to the next, a rank does
- * the first phase of a part, the second phase of the previous part and the third phase of the part
- * before that. So n parts need n + 1 meetings. A segment has three buffers: all ranks meet at least
- * once between the last time that the others read part k and the time that a rank writes part k+3.
+ * Between the phases the ranks meet: each increments a counter in its segment and waits until the
+ * counters of all ranks have this value. After the last phase a rank increments its counter but
+ * does not wait. The next operation waits for it, before it writes to a segment.
+ *
+ * An array of at most WHOLE bytes takes the three phases once. Two ranks need only one meeting:
+ * each copies all of its operand in the first phase, and adds up all slices in the second. This
+ * reads as many bytes of the other rank as two phases would.
+ *
+ * A larger array is divided into parts, whose pieces stay in the cache. From one meeting to the
+ * next, a rank does the first phase of a part, the second phase of the previous part and the third
+ * phase of the part before that. So n parts need n + 1 meetings, and three buffers: all ranks meet
+ * at least once between the last time that the others read part k and the time that a rank writes
+ * part k+3.
  *
  * An array of at most SMALL bytes is not divided: after one meeting each rank adds up all of
  * it, with the same instructions and in the same order. All ranks are on one machine, so they get
- * the same bits.
+ * the same bits. Such arrays have two buffers of their own: a rank that writes to one of them has
+ * met the others in the operation that used the other buffer, and so they have read this one.
  */
 #include "mpi_window.h"
 
@@ -25,21 +34,40 @@
 enum { BUFFERS = 3 };
 enum {
     PART = 256 << 10
-};                     /* bytes of a buffer: three of them fit in a second-level cache of 1
-                          MB */
-enum { SMALL = 4096 }; /* the most bytes of an array that is not divided */
-enum { BLOCK = 4096 }; /* bytes that are added up at a time, in the first-level cache */
-enum { LINE = 64 };    /* bytes of a cache line: two ranks never write to the same one */
-enum { HEAD = 4096 };  /* the counter has a page of its own */
+};                        /* bytes of a buffer: three of them fit in a second-level cache of 1
+                             MB */
+enum { SMALL = 4096 };    /* the most bytes of an array that is not divided */
+enum { WHOLE = 1 << 20 }; /* the most bytes of an array that is not divided into parts */
+enum { BLOCK = 4096 };    /* bytes that are added up at a time, in the first-level cache */
+enum { LINE = 64 };       /* bytes of a cache line: two ranks never write to the same one */
+enum { HEAD = 4096 };     /* the counter has a page of its own */
+/* Where the memory for small arrays, and for parts of others, begins in a segment. */
+enum { SMALLS = HEAD, COPIES = SMALLS + 2 * SMALL, SEGMENT = COPIES + WHOLE };
 
 /* ---- folds ----------------------------------------------------------------------------------- */
+
+/* The best instructions of the processor are chosen when the plugin is loaded (not under a
+ * sanitizer, which is not ready then). The bits do not depend on them: no product is added, so
+ * nothing can be contracted. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__OPTIMIZE__) && !defined(SANITIZED)
+#define BEST_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define BEST_VECTORS
+#endif
 
 /* y = a op b */
 typedef void combine(void *restrict y, const void *restrict a, const void *restrict b, int64_t n);
 
 #define COMBINE(name, T, result)                                                                   \
-    static void name(void *restrict to, const void *restrict left, const void *restrict right,     \
-                     int64_t n)                                                                    \
+    BEST_VECTORS static void name(void *restrict to, const void *restrict left,                    \
+                                  const void *restrict right, int64_t n)                           \
     {                                                                                              \
         T *restrict y = to;                                                                        \
         const T *restrict l = left, *restrict r = right;                                           \
@@ -77,32 +105,29 @@ static combine *const folds[FX_REDUCE_COUNT][FX_DTYPE_COUNT] = {
     [FX_REDUCE_MIN] = ALL_TYPES(min),
     [FX_REDUCE_MEAN] = {[FX_DTYPE_F32] = sum_f32, [FX_DTYPE_F64] = sum_f64}};
 
-/* Divides the elements by `size`. A product with the reciprocal has the same bits if `size` is a
- * power of 2, and takes a quarter of the time. */
-#define DIVIDE(name, T)                                                                            \
-    static void name(T *x, int64_t n, int size)                                                    \
+/* The last step of a mean: y = (a + b) / size. A product with the reciprocal has the same bits if
+ * `size` is a power of 2, and takes a quarter of the time. */
+#define MEAN(name, T)                                                                              \
+    BEST_VECTORS static void name(void *restrict to, const void *restrict left,                    \
+                                  const void *restrict right, int64_t n, int size)                 \
     {                                                                                              \
+        T *restrict y = to;                                                                        \
+        const T *restrict l = left, *restrict r = right;                                           \
         const T by = (T)size, reciprocal = 1 / by;                                                 \
-        if ((size & (size - 1)) == 0)                                                              \
+        if ((size & (size - 1)) == 0) {                                                            \
             for (int64_t i = 0; i < n; i++)                                                        \
-                x[i] *= reciprocal;                                                                \
-        else                                                                                       \
+                y[i] = (l[i] + r[i]) * reciprocal;                                                 \
+        } else {                                                                                   \
             for (int64_t i = 0; i < n; i++)                                                        \
-                x[i] /= by;                                                                        \
+                y[i] = (l[i] + r[i]) / by;                                                         \
+        }                                                                                          \
     }
-DIVIDE(divide_f32, float)
-DIVIDE(divide_f64, double)
-
-static void divide(int64_t dtype, void *x, int64_t n, int size)
-{
-    if (dtype == FX_DTYPE_F64)
-        divide_f64(x, n, size);
-    else
-        divide_f32(x, n, size);
-}
+MEAN(mean_f32, float)
+MEAN(mean_f64, double)
 
 /* ---- meetings -------------------------------------------------------------------------------- */
 
+/* How often a rank has come to a meeting. */
 static int64_t *counter(const fxi_window *w, int rank)
 {
     return (int64_t *)(void *)w->segments[rank];
@@ -116,28 +141,39 @@ bool fxi_window_met(const fxi_window *w)
     return true;
 }
 
-static fx_status meet(fxi_window *w, const fxi_transport_call *c, char *why, size_t size)
+/* Comes to a meeting; the next wait is for all ranks to come to it. */
+static void arrive(fxi_window *w)
 {
     w->met++;
     __atomic_store_n(counter(w, w->rank), w->met, __ATOMIC_RELEASE);
+}
+
+static fx_status wait_for_all(fxi_window *w, const fxi_transport_call *c, char *why, size_t size)
+{
     return fxi_window_wait(w, c, PART, why, size);
+}
+
+static fx_status meet(fxi_window *w, const fxi_transport_call *c, char *why, size_t size)
+{
+    arrive(w);
+    return wait_for_all(w, c, why, size);
 }
 
 /* ---- one part -------------------------------------------------------------------------------- */
 
-/* A part of the arrays of an operation. */
+/* A part of the arrays of an operation, or all of it. */
 typedef struct piece {
     const fxi_transport_call *call;
     const char *in;
     char *out;
     int64_t width; /* bytes of an element */
     int64_t bytes;
-    int buffer;
+    int64_t at; /* where it begins in the segments */
 } piece;
 
 static char *buffer_of(const fxi_window *w, const piece *p, int rank)
 {
-    return w->segments[rank] + HEAD + (size_t)p->buffer * PART;
+    return w->segments[rank] + p->at;
 }
 
 /* The slice of a rank begins at this byte; that of rank `size` is the end of the part. */
@@ -148,23 +184,41 @@ static int64_t slice(const fxi_window *w, const piece *p, int rank)
     return at < p->bytes ? at : p->bytes;
 }
 
-/* Folds bytes from … until−1 of all ranks to `to`; those of this rank are read from `in`. The
- * operands and the result of `combine` never overlap: they alternate between `to` and a block. */
-static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t until, char *to)
+/* The last operand of a fold. */
+static void finish_fold(const fxi_window *w, const fxi_transport_call *c, void *to, const void *sum,
+                        const void *last, int64_t n)
 {
-    _Alignas(LINE) char block[BLOCK];
+    if (c->fold != FX_REDUCE_MEAN)
+        folds[c->fold][c->dtype](to, sum, last, n);
+    else if (c->dtype == FX_DTYPE_F64)
+        mean_f64(to, sum, last, n, w->size);
+    else
+        mean_f32(to, sum, last, n, w->size);
+}
+
+/* Folds bytes from … until−1 of all ranks to `to` and, unless NULL, to `also`; those of this rank
+ * are read from `in`, which may be `to`. */
+static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t until, char *to,
+                 char *also)
+{
+    _Alignas(LINE) char block[2][BLOCK]; /* `combine` never writes to an operand */
     combine *const apply = folds[p->call->fold][p->call->dtype];
+    const int last = w->size - 1;
     for (int64_t at = from; at < until; at += BLOCK) {
         const int64_t bytes = until - at < BLOCK ? until - at : BLOCK, n = bytes / p->width;
         const char *so_far = w->rank == 0 ? p->in + at : buffer_of(w, p, 0) + at;
-        for (int k = 1; k < w->size; k++) {
-            const char *next = w->rank == k ? p->in + at : buffer_of(w, p, k) + at;
-            char *result = (w->size - 1 - k) % 2 == 0 ? to + (at - from) : block;
-            apply(result, so_far, next, n);
-            so_far = result;
+        for (int k = 1; k < last; k++) {
+            apply(block[k % 2], so_far, w->rank == k ? p->in + at : buffer_of(w, p, k) + at, n);
+            so_far = block[k % 2];
         }
-        if (p->call->fold == FX_REDUCE_MEAN)
-            divide(p->call->dtype, to + (at - from), n, w->size);
+        char *const place = to + (at - from),
+                    *result = place == p->in + at ? block[last % 2] : place;
+        finish_fold(w, p->call, result, so_far,
+                    w->rank == last ? p->in + at : buffer_of(w, p, last) + at, n);
+        if (result != place)
+            memcpy(place, result, (size_t)bytes);
+        if (also)
+            memcpy(also + (at - from), result, (size_t)bytes);
     }
 }
 
@@ -179,9 +233,7 @@ static void offer_slices(const fxi_window *w, const piece *p)
 static void fold_slice(const fxi_window *w, const piece *p)
 {
     const int64_t from = slice(w, p, w->rank), until = slice(w, p, w->rank + 1);
-    char *mine = buffer_of(w, p, w->rank) + from;
-    fold(w, p, from, until, mine);
-    memcpy(p->out + from, mine, (size_t)(until - from));
+    fold(w, p, from, until, buffer_of(w, p, w->rank) + from, p->out + from);
 }
 
 static void take_slices(const fxi_window *w, const piece *p)
@@ -195,8 +247,65 @@ static void take_slices(const fxi_window *w, const piece *p)
 
 /* ---- an operation ---------------------------------------------------------------------------- */
 
-/* Part i of an operation whose first part has the number `first`. */
-static piece part_of(const fxi_transport_call *c, int64_t width, int64_t first, int64_t i)
+static fx_status reduce_small(fxi_window *w, const fxi_transport_call *c, int64_t width, char *why,
+                              size_t size)
+{
+    _Alignas(LINE) char result[SMALL];
+    const piece p = {.call = c,
+                     .in = c->in,
+                     .width = width,
+                     .bytes = c->count * width,
+                     .at = SMALLS + (w->smalls++ % 2) * SMALL};
+    memcpy(buffer_of(w, &p, w->rank), p.in, (size_t)p.bytes);
+    const fx_status status = meet(w, c, why, size);
+    if (status != FX_OK)
+        return status;
+    fold(w, &p, 0, p.bytes, result, NULL);
+    memcpy(c->out, result, (size_t)p.bytes);
+    return FX_OK;
+}
+
+static fx_status reduce_pair(fxi_window *w, const piece *p, char *why, size_t size)
+{
+    memcpy(buffer_of(w, p, w->rank), p->in, (size_t)p->bytes);
+    const fx_status status = meet(w, p->call, why, size);
+    if (status == FX_OK)
+        fold(w, p, 0, p->bytes, p->out, NULL);
+    return status;
+}
+
+static fx_status reduce_slices(fxi_window *w, const piece *p, char *why, size_t size)
+{
+    offer_slices(w, p);
+    fx_status status = meet(w, p->call, why, size);
+    if (status != FX_OK)
+        return status;
+    fold_slice(w, p);
+    status = meet(w, p->call, why, size);
+    if (status == FX_OK)
+        take_slices(w, p);
+    return status;
+}
+
+static fx_status reduce_whole(fxi_window *w, const fxi_transport_call *c, int64_t width, char *why,
+                              size_t size)
+{
+    const piece p = {.call = c,
+                     .in = c->in,
+                     .out = c->out,
+                     .width = width,
+                     .bytes = c->count * width,
+                     .at = COPIES};
+    fx_status status = wait_for_all(w, c, why, size);
+    if (status == FX_OK)
+        status = (w->size == 2 ? reduce_pair : reduce_slices)(w, &p, why, size);
+    if (status == FX_OK)
+        arrive(w);
+    return status;
+}
+
+/* Part i of an operation. */
+static piece part_of(const fxi_transport_call *c, int64_t width, int64_t i)
 {
     const int64_t at = i * PART, left = c->count * width - at;
     return (piece){.call = c,
@@ -204,19 +313,29 @@ static piece part_of(const fxi_transport_call *c, int64_t width, int64_t first, 
                    .out = (char *)c->out + at,
                    .width = width,
                    .bytes = left < PART ? left : PART,
-                   .buffer = (int)((first + i) % BUFFERS)};
+                   .at = COPIES + i % BUFFERS * PART};
 }
 
-static fx_status reduce_small(fxi_window *w, const piece *p, char *why, size_t size)
+static fx_status reduce_parts(fxi_window *w, const fxi_transport_call *c, int64_t width, char *why,
+                              size_t size)
 {
-    _Alignas(LINE) char result[SMALL];
-    memcpy(buffer_of(w, p, w->rank), p->in, (size_t)p->bytes);
-    const fx_status status = meet(w, p->call, why, size);
-    if (status != FX_OK)
-        return status;
-    fold(w, p, 0, p->bytes, result);
-    memcpy(p->out, result, (size_t)p->bytes);
-    return FX_OK;
+    const int64_t n = (c->count * width + PART - 1) / PART;
+    fx_status status = wait_for_all(w, c, why, size);
+    for (int64_t i = 0; i < n + 2 && status == FX_OK; i++) {
+        const piece next = part_of(c, width, i), here = part_of(c, width, i - 1),
+                    done = part_of(c, width, i - 2);
+        if (i < n)
+            offer_slices(w, &next);
+        if (i >= 1 && i <= n)
+            fold_slice(w, &here);
+        if (i >= 2)
+            take_slices(w, &done);
+        if (i <= n)
+            status = meet(w, c, why, size);
+    }
+    if (status == FX_OK)
+        arrive(w);
+    return status;
 }
 
 fx_status fxi_window_reduce(fxi_window *w, const fxi_transport_call *c, char *why, size_t size)
@@ -227,26 +346,10 @@ fx_status fxi_window_reduce(fxi_window *w, const fxi_transport_call *c, char *wh
                                                [FX_DTYPE_I64] = 8,
                                                [FX_DTYPE_U8] = 1};
     const int64_t width = widths[c->dtype], bytes = c->count * width;
-    const int64_t n = (bytes + PART - 1) / PART, first = w->parts;
-    w->parts += n;
-    if (bytes <= SMALL) {
-        const piece p = part_of(c, width, first, 0);
-        return n == 0 ? FX_OK : reduce_small(w, &p, why, size);
-    }
-    fx_status status = FX_OK;
-    for (int64_t i = 0; i < n + 2 && status == FX_OK; i++) {
-        const piece next = part_of(c, width, first, i), here = part_of(c, width, first, i - 1),
-                    done = part_of(c, width, first, i - 2);
-        if (i < n)
-            offer_slices(w, &next);
-        if (i >= 1 && i <= n)
-            fold_slice(w, &here);
-        if (i >= 2)
-            take_slices(w, &done);
-        if (i <= n)
-            status = meet(w, c, why, size);
-    }
-    return status;
+    return bytes == 0       ? FX_OK
+           : bytes <= SMALL ? reduce_small(w, c, width, why, size)
+           : bytes <= WHOLE ? reduce_whole(w, c, width, why, size)
+                            : reduce_parts(w, c, width, why, size);
 }
 
 bool fxi_window_takes(const fxi_window *w, const fxi_transport_call *c)
@@ -266,8 +369,7 @@ static bool allocate(fxi_window *w, MPI_Comm comm)
     /* Allows MPI to put the segment of each rank into memory near the processor of that rank. */
     if (MPI_Info_create(&info) == MPI_SUCCESS)
         MPI_Info_set(info, "alloc_shared_noncontig", "true");
-    const int code =
-        MPI_Win_allocate_shared(HEAD + BUFFERS * PART, 1, info, comm, &mine, &w->memory);
+    const int code = MPI_Win_allocate_shared(SEGMENT, 1, info, comm, &mine, &w->memory);
     if (info != MPI_INFO_NULL)
         MPI_Info_free(&info);
     return code == MPI_SUCCESS &&

@@ -12,8 +12,8 @@ typedef struct fxi_window {
     MPI_Win memory;  /* a segment of each rank; MPI_WIN_NULL: none */
     char **segments; /* by rank */
     int rank, size;
-    int64_t met;   /* how often the ranks have met */
-    int64_t parts; /* parts of arrays so far: each uses the next of three buffers */
+    int64_t met;    /* the latest meeting to which this rank has come */
+    int64_t smalls; /* small arrays so far: each uses the other one of two buffers */
 } fxi_window;
 
 /* Allocates the segments; called by all ranks, which must be on one machine. If a rank has no
