@@ -30,9 +30,9 @@ typedef struct fxi_collation {
     bool own;             /* batches must not share memory with the data */
 } fxi_collation;
 
-/* Fills in data, sources and nsources; the caller sets the other members. `on_data_device`: batches
- * return to the device of the data. Otherwise they are on the CPU, unless that device has its own
- * memory. */
+/* Fills in data, sources and nsources, and `order` if slices would share memory although `own` is
+ * set; the caller has set the other members. `on_data_device`: batches return to the device of the
+ * data. Otherwise they are on the CPU, unless that device has its own memory. */
 fx_status fxi_collation_open(fxi_collation *c, void *data, bool on_data_device);
 void fxi_collation_close(fxi_collation *c);
 

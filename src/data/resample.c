@@ -634,7 +634,7 @@ static fx_status check_series(const fx_timeseries_kfolds_args *a, int64_t n)
     if (a->k < 1 || a->k >= n)
         return fx_fail(FX_STATUS_ARGUMENT, op, "k is %lld, expected 1 to %lld", (long long)a->k,
                        (long long)(n - 1));
-    const int64_t before = n - a->k * (n / (a->k + 1)); /* the first validation part */
+    const int64_t before = n - a->k * (n / (a->k + 1)); /* where the first validation part begins */
     if (a->gap < 0 || a->gap >= before)
         return fx_fail(FX_STATUS_ARGUMENT, op,
                        "gap is %lld, expected 0 to %lld: fold 0 validates from observation %lld on",

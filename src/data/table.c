@@ -561,7 +561,8 @@ static fx_status read_row(table *t)
     return status;
 }
 
-/* Reads the first line, as a header or a row. If *out_more, the next row follows it. */
+/* Reads the first line, as a header or a row. *out_more: there is a second line, which is the
+ * current row from now on. */
 static fx_status read_first(table *t, bool *out_more)
 {
     bool missing;

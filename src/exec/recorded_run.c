@@ -79,8 +79,8 @@ static void run_free(fxi_event *e)
     fxi_free(r);
 }
 
-/* Marks the intermediate results of a repeated evaluation as used, like hand_over in run.c. Ghosts
- * need no marks, because they are never sinks. */
+/* The training step leaves the tape: marks the intermediate results of the repeated evaluation as
+ * used, like hand_over in run.c. As ghosts they needed no marks, because ghosts are never sinks. */
 static void run_leave(const fxi_event *e, const fxi_tape *t)
 {
     const recorded_run *r = (const recorded_run *)e;

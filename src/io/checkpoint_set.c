@@ -164,7 +164,8 @@ fx_status fxi_checkpoint_set_save(const char *op, const char *path, const fx_che
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* A file of a member. set 0: it is missing or damaged, or belongs to another rank or group. */
+/* A file of a member. set 0: it is missing or damaged, or belongs to another rank or to a group of
+ * another size. */
 typedef struct found {
     int64_t set, step;
 } found;

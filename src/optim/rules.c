@@ -497,8 +497,8 @@ fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *given)
     return make(w, &init);
 }
 
-/* A rule inside of r, or r itself, that needs more than one element of a gradient, or whose
- * whole state each member needs; NULL: none. */
+/* The first rule, r or one inside of it, whose state cannot be divided: it needs more than one
+ * element of a gradient, or each member needs its whole state. NULL: none. */
 static const fx_rule *indivisible(const fx_rule *r)
 {
     const row *w = row_of(r);

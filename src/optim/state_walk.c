@@ -284,7 +284,7 @@ typedef struct numbering {
     double *out;
     const double *in;
     int64_t n, capacity;
-    const double *previous;     /* numbers of the leaf before */
+    const double *previous;     /* numbers of the previous leaf */
     const fx_rule *rule_before; /* its rule */
     int64_t nrules;
     fx_rule **rules;  /* new rule of each leaf; all are made before any leaf changes */

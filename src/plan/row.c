@@ -50,9 +50,9 @@ static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t r
 }
 
 /* Can the rows be columns (row.h) of `terms` elements, of which `before` are neighbours in memory?
- * The work-items of a GPU read neighbouring columns. The CPU reads wide blocks of them, or all
- * neighbours, and these must fit in the second-level cache. Fewer than FXI_ROW_COLUMNS elements are
- * not worth the calls of a block. */
+ * The work-items of a GPU read neighbouring columns, of at most FXI_ROW_BYTES each. The CPU reads
+ * wide blocks of them, or all neighbours, and these must fit in the second-level cache. Fewer than
+ * FXI_ROW_COLUMNS elements are not worth the calls of a block. */
 static bool fits_columns(const fxi_row_search *s, int64_t before, int64_t terms, int64_t size)
 {
     const int64_t column = terms * (size < 4 ? 4 : size);

@@ -4,8 +4,8 @@
  * A tied array is visited once, so its gradient is the sum over its uses and stays shared. Arrays
  * that an optimiser does not see (frozen fields, integers) get NULL. The gradient of a view is
  * added to the gradient of the array that it views: the sweep continues from the view to that
- * array. The exception is a view that another thread made, because the sweep does not enter another
- * thread's history.
+ * array. If another thread made the view, the sweep does not enter its history, and pass_on adds
+ * the gradient afterwards.
  */
 #include "context.h"
 #include "identity_map.h"

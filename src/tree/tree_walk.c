@@ -21,7 +21,8 @@ enum { MOST_TREES = 8 };
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* State of a row: OPEN while its children are walked, FRUITFUL if something was taken below it. */
+/* State of a row: OPEN while its children are walked, FRUITFUL if it was taken, or something below
+ * it. */
 enum { OPEN = 1, FRUITFUL = 2 };
 
 enum { FIRST_ROWS = 32, FIRST_BUCKETS = 2 * FIRST_ROWS };
