@@ -9,7 +9,7 @@
  */
 
 /* Each round computes one cache line of Float32 and fetches the line that is t->ahead elements
- * later. */
+ * later. A loop that stores past the caches fetches nothing: both would wait for the memory. */
 enum { FUSED_STEP = 16, FUSED_LANES = FXI_VECTOR_BYTES / 4, SECOND_LEVEL = 2 };
 
 /* memcpy, because operands need not begin at multiples of a vector. */
@@ -58,10 +58,12 @@ static inline void norm_loop(const fxi_fused_tile *t, bool keeps, bool streams)
     const float *x = t->at[1], *g = t->at[5], *b = t->at[6];
     const vf m = vf_splat(*(float *)t->at[2]), e = vf_splat(*(float *)t->at[3]),
              r = vf_splat(*(float *)t->at[4]);
+    const int64_t n = t->n, ahead = t->ahead;
     int64_t i = fused_head(t, streams);
     norm_ends(t, 0, i);
-    for (; i + FUSED_STEP <= t->n; i += FUSED_STEP) {
-        __builtin_prefetch(x + i + t->ahead, 0, SECOND_LEVEL);
+    for (; i + FUSED_STEP <= n; i += FUSED_STEP) {
+        if (!streams)
+            __builtin_prefetch(x + i + ahead, 0, SECOND_LEVEL);
         FXI_UNROLL
         for (int k = 0; k < FUSED_STEP; k += FUSED_LANES) {
             const vf z = (fused_load(x + i + k) - m - e) * r;
@@ -71,7 +73,7 @@ static inline void norm_loop(const fxi_fused_tile *t, bool keeps, bool streams)
             fused_store(y + i + k, result, streams);
         }
     }
-    norm_ends(t, i, t->n);
+    norm_ends(t, i, n);
 }
 /* A loop for each combination, so that the inner loop has no branch. */
 static void fused_norm(const fxi_fused_tile *t)
@@ -100,16 +102,18 @@ static inline void shift_loop(const fxi_fused_tile *t, bool streams)
     const float *x = t->at[1], *v = t->at[5];
     const vf c = vf_splat(*(float *)t->at[2]), f = vf_splat(*(float *)t->at[3]),
              s = vf_splat(*(float *)t->at[4]);
+    const int64_t n = t->n, ahead = t->ahead;
     int64_t i = fused_head(t, streams);
     shift_ends(t, 0, i);
-    for (; i + FUSED_STEP <= t->n; i += FUSED_STEP) {
-        __builtin_prefetch(x + i + t->ahead, 0, SECOND_LEVEL);
+    for (; i + FUSED_STEP <= n; i += FUSED_STEP) {
+        if (!streams)
+            __builtin_prefetch(x + i + ahead, 0, SECOND_LEVEL);
         FXI_UNROLL
         for (int k = 0; k < FUSED_STEP; k += FUSED_LANES)
             fused_store(y + i + k, (fused_load(x + i + k) - c) * f + fused_load(v + i + k) + s,
                         streams);
     }
-    shift_ends(t, i, t->n);
+    shift_ends(t, i, n);
 }
 static void fused_shift(const fxi_fused_tile *t)
 {
@@ -127,12 +131,14 @@ static inline vh half_load(const float *p)
 static void fused_dots(const fxi_fused_tile *t)
 {
     float *v = t->at[0];
-    const float *x = t->at[1], *g = t->at[2], *z = t->at[3], r = *(float *)t->at[4];
+    const float *x = t->at[1], *g = t->at[2], *z = t->at[3], r = *(float *)t->at[4],
+                *next = (float *)t->at[7] + t->ahead;
+    const int64_t n = t->n;
     vd dots[WIDE_VECTORS] = {{0}}, sums[WIDE_VECTORS] = {{0}};
     const vh by = r - (vh){0};
     int64_t i = 0;
-    for (; i + FXI_ADD_LANES <= t->n; i += FXI_ADD_LANES) {
-        __builtin_prefetch(x + i + t->ahead, 0, SECOND_LEVEL);
+    for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES) {
+        __builtin_prefetch(next + i, 0, SECOND_LEVEL);
         FXI_UNROLL
         for (int k = 0; k < WIDE_VECTORS; k++) {
             const int64_t at = i + k * WIDE_LANES;
@@ -144,9 +150,9 @@ static void fused_dots(const fxi_fused_tile *t)
         }
     }
     /* The remaining elements go to the first lanes, as in FXI_WIDE_SUM. */
-    if (i < t->n) {
+    if (i < n) {
         float uz[FXI_ADD_LANES] = {0}, ur[FXI_ADD_LANES] = {0};
-        for (int j = 0; i + j < t->n; j++) {
+        for (int j = 0; i + j < n; j++) {
             const float u = x[i + j] * g[i + j];
             uz[j] = u * z[i + j];
             ur[j] = v[i + j] = u * r;
@@ -248,7 +254,15 @@ static void fused_dot(const float *x, const float *z, int64_t n, double *acc)
     *acc += wide_fold(s);
 }
 
-static const fxi_fused_loops tile_fused = {.norm = fused_norm,
+/* ---- mean and variance ----------------------------------------------------------------------- */
+static void fused_deviations(const float *x, int64_t n, const float *next, void *acc)
+{
+    const deviations d = rdev_f32_begin(x, n, acc);
+    rdev_f32_dense(x, n, next, &d);
+}
+
+static const fxi_fused_loops tile_fused = {.deviations = fused_deviations,
+                                           .norm = fused_norm,
                                            .shift = fused_shift,
                                            .exponentials = fused_exponentials,
                                            .dots = fused_dots,

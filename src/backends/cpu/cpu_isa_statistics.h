@@ -59,7 +59,7 @@ static void rdev_total(const void *acc, int64_t n, void *out)
             q[k] = vd_fma(v, v, q[k]);                                                             \
         }                                                                                          \
     }                                                                                              \
-    static inline void NAME##_dense(const T *x, int64_t n, int64_t ahead, const deviations *d)     \
+    static inline void NAME##_dense(const T *x, int64_t n, const T *next, const deviations *d)     \
     {                                                                                              \
         enum { LINE = 64 / sizeof(T) };                                                            \
         vd s[WIDE_VECTORS] = {{0}}, q[WIDE_VECTORS] = {{0}};                                       \
@@ -68,8 +68,8 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         for (; i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES) {                                       \
             FXI_UNROLL                                                                             \
             for (int j = 0; j < FXI_ADD_LANES; j += LINE)                                          \
-                if (ahead)                                                                         \
-                    __builtin_prefetch(x + i + j + ahead);                                         \
+                if (next)                                                                          \
+                    __builtin_prefetch(next + i + j);                                              \
             NAME##_add(x + i, p, s, q);                                                            \
         }                                                                                          \
         if (i < n) {                                                                               \
@@ -107,21 +107,26 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         *d->sum += s[0];                                                                           \
         *d->square += q[0];                                                                        \
     }                                                                                              \
-    static void NAME##_row(const void *xv, int64_t n, int64_t stride, void *acc)                   \
+    /* The first element of the first part is the pivot; later parts of the row keep it, so their  \
+     * sums can be added. */                                                                       \
+    static inline deviations NAME##_begin(const T *x, int64_t n, void *acc)                        \
     {                                                                                              \
-        const T *x = xv;                                                                           \
         const deviations d = deviations_at(acc, 1);                                                \
-        /* The first element of the first part; later parts of the row keep it, so their sums can  \
-         * be added. */                                                                            \
         if (*d.terms == 0 && n > 0)                                                                \
             *d.pivot = pivot_of((double)x[0]);                                                     \
         *d.terms += (double)n;                                                                     \
+        return d;                                                                                  \
+    }                                                                                              \
+    static void NAME##_row(const void *xv, int64_t n, int64_t stride, void *acc)                   \
+    {                                                                                              \
+        const T *x = xv;                                                                           \
+        const deviations d = NAME##_begin(x, n, acc);                                              \
         if (stride != 1)                                                                           \
             NAME##_lanes(x, n, stride, &d);                                                        \
         else if (n > FXI_TILE_MOST)                                                                \
-            NAME##_dense(x, n, ROW_AHEAD / (int64_t)sizeof(T), &d);                                \
+            NAME##_dense(x, n, x + ROW_AHEAD / (int64_t)sizeof(T), &d);                            \
         else                                                                                       \
-            NAME##_dense(x, n, 0, &d);                                                             \
+            NAME##_dense(x, n, NULL, &d);                                                          \
     }                                                                                              \
     static void NAME##_few(const T *x, int64_t n, int64_t rows, const deviations *d)               \
     {                                                                                              \

@@ -207,6 +207,12 @@ static void reduce_row(const runner *r, const fxi_row_call *c, const tile *t, in
             return;
         compute_terms(r, c, t);
     }
+    if (c->fused) {
+        const fxi_row_fused *f = &r->p->fused[c->fused - 1];
+        const float *next = f->at[2] < 0 ? NULL : (const float *)r->at[f->at[2]] + f->ahead;
+        fxi_cpu_simd()->fused->deviations((const float *)x, n, next, acc);
+        return;
+    }
     c->reducer->row(x, n, 1, acc);
 }
 
@@ -308,12 +314,14 @@ static void (*loop_of(const fxi_fused_loops *loops,
 }
 
 /* Computes several calls, of which c is the first, in one loop. Returns false if the tile is too
- * short for the loop. */
+ * short for the loop, or if `reduce` calls the loop. */
 static bool run_fused(const runner *r, const fxi_row_call *c, const tile *t)
 {
     const fxi_row_fused *f = &r->p->fused[c->fused - 1];
     const fxi_fused_loops *loops = fxi_cpu_simd()->fused;
     fxi_fused_tile of = {.n = t->n, .ahead = f->ahead, .streams = f->streams};
+    if (f->kind == FXI_ROW_DEVIATIONS)
+        return false;
     if (f->kind == FXI_ROW_PRODUCTS) {
         products_across(r, f, c + 1, t);
         return true;

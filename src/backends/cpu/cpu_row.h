@@ -43,6 +43,7 @@ typedef struct fxi_row_call {
 
 /* Several calls in one loop (cpu_row_fuse.c, fxi_fused_loops). */
 typedef enum fxi_row_fused_kind {
+    FXI_ROW_DEVIATIONS, /* a reduction of at[1], which fetches at[2] */
     FXI_ROW_NORM,
     FXI_ROW_SHIFT,
     FXI_ROW_EXPONENTIALS,
@@ -53,11 +54,13 @@ typedef struct fxi_row_fused {
     fxi_row_fused_kind kind;
     int32_t calls;                  /* how many calls it replaces */
     int16_t at[FXI_FUSED_OPERANDS]; /* locations; −1: NULL */
-    int64_t ahead; /* distance of the same element in the next block, which is fetched; 0: nothing
-                      is fetched */
+    int64_t ahead;                  /* elements to the one that is fetched */
     bool streams;
 } fxi_row_fused;
-enum { FXI_ROW_FUSED_MOST = 16 };
+enum {
+    FXI_ROW_FUSED_MOST = 16,
+    FXI_ROW_AHEAD_BYTES = 256 << 10 /* of a block, the most that are fetched in advance */
+};
 
 /* A sum across rows: an output that a part accumulates over all its rows. */
 typedef struct fxi_row_sum {

@@ -12,14 +12,15 @@ enum {
     BLOCK_BYTES = 24 << 10, /* bytes of a block's elements in all locations: they stay in the
                                first-level cache */
     /* Longer rows: a block has up to LEAST_ROWS, so that they share the calls on values of rows, if
-     * these stay in the second-level cache. */
+     * these stay in the second-level cache; up to MORE_ROWS if there are MANY_CALLS. */
     LEAST_ROWS = 4,
+    MORE_ROWS = 8,
+    MANY_CALLS = 4,
     LONG_BYTES = 128 << 10,
     /* Bytes of a tile's elements in all its locations. With 64 KiB, minima of 16 rounds on one
      * thread were up to 5 % lower for cross-entropies and gradients of norms, and 1 % higher for a
      * layer norm. On two threads, the differences were smaller than the noise. */
     TILE_BYTES = 32 << 10,
-    AHEAD_BYTES = 256 << 10, /* of the next block, the most that are fetched in advance */
     /* Columns: a block has all neighbouring columns or from LEAST_COLUMNS to MOST_COLUMNS of them,
      * so that calls are long, and about COLUMN_BYTES in all locations: a part of the second-level
      * cache. As far as LEAST_COLUMNS allows, they are narrowed until there are BLOCKS blocks, or
@@ -128,13 +129,23 @@ static int32_t part_of_row(const fxi_row_plan *p, const fxi_row_scratch *scratch
     return (int32_t)((each + 15) / 16 * 16);
 }
 
+/* The number of calls on values of rows. */
+static int32_t calls_of_rows(const fxi_row_plan *p)
+{
+    int32_t n = p->ncalls;
+    for (int32_t k = 0; k < p->npasses; k++)
+        n -= p->passes[k].last - p->passes[k].elements;
+    return n;
+}
+
 /* Decides how many contiguous rows a block has. */
 static void divide_rows(fxi_row_plan *p, const fxi_row_scratch *scratch, int64_t bytes)
 {
     /* Short rows: as many whole rows as fit in 256 elements. */
     p->tile = p->tile_rows ? (int32_t)(p->tile_rows * p->inner) : part_of_row(p, scratch);
     const int64_t unit = p->tile_rows ? p->tile_rows : 1,
-                  some = fxi_cpu_min(LEAST_ROWS, LONG_BYTES / bytes),
+                  least = calls_of_rows(p) < MANY_CALLS ? LEAST_ROWS : MORE_ROWS,
+                  some = fxi_cpu_min(least, LONG_BYTES / bytes),
                   fit = fxi_cpu_max(some, BLOCK_BYTES / bytes);
     p->block = fit < BLOCK_ROWS ? fit : BLOCK_ROWS;
     /* A block is a whole number of tiles of rows, and at least one tile. */
@@ -153,7 +164,7 @@ static int32_t pass_ahead(const fxi_row_plan *p)
     int32_t best = -1, most = 0;
     for (int k = 0; k < p->nahead; k++)
         bytes += p->block * p->inner * p->ahead[k].size;
-    for (int32_t k = 1; k < p->npasses && bytes <= AHEAD_BYTES; k++) {
+    for (int32_t k = 1; k < p->npasses && bytes <= FXI_ROW_AHEAD_BYTES; k++) {
         const int32_t calls = p->passes[k].last - p->passes[k].elements;
         best = calls > most ? k : best;
         most = calls > most ? calls : most;

@@ -91,6 +91,17 @@ static void end_with(const finder *f, int32_t first, int32_t k, fxi_row_fused *o
     out->at[0] = call_at(f, k - 1 + out->streams)->to;
 }
 
+/* The reduction for the mean and the variance of a row. Longer tiles fetch their own elements. */
+static bool find_deviations(const finder *f, int32_t k, fxi_row_fused *out)
+{
+    const fxi_row_call *c = call_at(f, k);
+    if (c->loop || c->terms || c->across || f->p->tile > FXI_TILE_MOST ||
+        c->reducer->row != f->simd->reduce[FX_REDUCE_SQDEV][FXI_C_F32].row)
+        return false;
+    *out = (fxi_row_fused){.kind = FXI_ROW_DEVIATIONS, .calls = 1, .at = {0, c->src[0], NOWHERE}};
+    return true;
+}
+
 /* z = ((x − m) − e)·r, y = z·g + b. If another call reads z, as gradients do, z is an operand of
  * the sum and is stored. Otherwise the planner has made pairs that never store it. */
 static bool find_norm(const finder *f, int32_t k, fxi_row_fused *out)
@@ -174,9 +185,10 @@ static bool find_dots(const finder *f, int32_t k, fxi_row_fused *out)
         !is_sum(f, k + 4, d->to, false) || (d->to != a->to && !is_dead(f, k + 5, a->to)) ||
         (d->to != b->to && !is_dead(f, k + 5, b->to)))
         return false;
-    *out = (fxi_row_fused){.kind = FXI_ROW_DOTS,
-                           .calls = 5,
-                           .at = {d->to, a->src[0], a->src[1], z, d->src[1], c->to, e->to}};
+    *out =
+        (fxi_row_fused){.kind = FXI_ROW_DOTS,
+                        .calls = 5,
+                        .at = {d->to, a->src[0], a->src[1], z, d->src[1], c->to, e->to, a->src[0]}};
     return true;
 }
 
@@ -199,21 +211,51 @@ static int16_t take_ahead(fxi_row_plan *p, int k)
     return at;
 }
 
-/* Lets the loop fetch its operand x of the next block, instead of run_ahead. A product has two
- * operands that may be x. Exponentials take long enough to fetch another array of Float32 too. */
-static void fetch_ahead(fxi_row_plan *p, fxi_row_fused *out)
+/* May the first pass read this location? */
+static bool is_read_first(const fxi_row_plan *p, int16_t at)
 {
+    bool is = false;
+    for (int32_t k = p->passes[0].elements; k < p->passes[0].last; k++) {
+        const fxi_row_call *c = &p->calls[k];
+        for (int i = 0; i < 3; i++)
+            is |= (c->src[i] == at && (c->loop || i == 0)) ||
+                  ((c->terms || c->sparse) && c->operands[i] == at);
+    }
+    return is;
+}
+
+/* A reduction only reads, so it is the best place to fetch an array: one that a later pass reads
+ * or, if there is none, one of the next block. */
+static void fetch_in_reduction(fxi_row_plan *p, fxi_row_fused *out)
+{
+    const int64_t block = p->block * p->inner;
+    int best = NOWHERE;
     for (int k = 0; k < p->nahead; k++) {
-        if (out->kind == FXI_ROW_DOTS && out->at[2] == p->ahead[k].to) {
-            out->at[2] = out->at[1];
-            out->at[1] = p->ahead[k].to;
-        }
-        if (out->at[1] == p->ahead[k].to && out->kind != FXI_ROW_PRODUCTS) {
-            out->ahead = p->block * p->inner;
-            take_ahead(p, k);
-            break;
+        const bool later = !is_read_first(p, p->ahead[k].to),
+                   fits = block * p->ahead[k].size <= FXI_ROW_AHEAD_BYTES;
+        if (p->ahead[k].size != sizeof(float) || (later ? !fits : p->ahead_pass < 0))
+            continue;
+        if (best == NOWHERE || (later && out->ahead > 0)) {
+            best = k;
+            out->ahead = later ? 0 : block;
         }
     }
+    if (best != NOWHERE)
+        out->at[2] = take_ahead(p, best);
+}
+
+/* Lets the loop fetch an array of the next block, instead of run_ahead. Two sums fetch any array,
+ * other loops their operand x. Loops that store past the caches fetch nothing: both wait for the
+ * memory. Exponentials take long enough to fetch another array of Float32 too. */
+static void fetch_ahead(fxi_row_plan *p, fxi_row_fused *out)
+{
+    const bool any = out->kind == FXI_ROW_DOTS;
+    for (int k = 0; k < p->nahead && out->kind != FXI_ROW_PRODUCTS && !out->streams; k++)
+        if (any ? p->ahead[k].size == sizeof(float) : out->at[1] == p->ahead[k].to) {
+            out->ahead = p->block * p->inner;
+            out->at[any ? 7 : 1] = take_ahead(p, k);
+            break;
+        }
     for (int k = 0; k < p->nahead && out->kind == FXI_ROW_EXPONENTIALS && out->ahead; k++)
         if (p->ahead[k].size == sizeof(float)) {
             out->at[4] = take_ahead(p, k);
@@ -221,10 +263,20 @@ static void fetch_ahead(fxi_row_plan *p, fxi_row_fused *out)
         }
 }
 
+/* Which arrays the loop of a sequence in this pass fetches. */
+static void fetch(fxi_row_plan *p, int pass, fxi_row_fused *out)
+{
+    const bool reduces = out->kind == FXI_ROW_DEVIATIONS;
+    if (pass == 0 && reduces)
+        fetch_in_reduction(p, out);
+    else if (!reduces && p->ahead_pass >= 0 && (pass == p->ahead_pass || out->kind == FXI_ROW_DOTS))
+        fetch_ahead(p, out);
+}
+
 void fxi_row_fuse(fxi_row_plan *p)
 {
     static bool (*const find[])(const finder *, int32_t, fxi_row_fused *) = {
-        find_norm, find_shift, find_exponentials, find_dots, find_products};
+        find_deviations, find_norm, find_shift, find_exponentials, find_dots, find_products};
     enum { KINDS = sizeof find / sizeof *find };
     /* The loops compute one row. */
     for (int pass = 0; pass < p->npasses && !p->tile_rows && !p->columns; pass++) {
@@ -234,8 +286,7 @@ void fxi_row_fuse(fxi_row_plan *p)
                 fxi_row_fused *out = &p->fused[p->nfused];
                 if (!find[i](&f, k, out))
                     continue;
-                if (pass == p->ahead_pass)
-                    fetch_ahead(p, out);
+                fetch(p, pass, out);
                 p->calls[k].fused = (uint8_t)++p->nfused;
                 k += out->calls - 1;
                 break;

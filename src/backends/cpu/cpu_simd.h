@@ -322,8 +322,8 @@ enum { FXI_PAIR_VECTORS, FXI_PAIR_SECOND_ONE, FXI_PAIR_FIRST_ONE, FXI_PAIR_FORMS
 typedef fxi_tile_fn fxi_pair_loops[FXI_PAIR_SECONDS][FXI_PAIR_FORMS][2];
 
 /* Loops for several calls of a row step (cpu_row_fuse.c), all of Float32. `at`: addresses, of which
- * [0] is the result. The vectors have n elements; while x[i] is read, x[i + ahead] is fetched.
- * `streams`: the result bypasses the caches. */
+ * [0] is the result. The vectors have n elements; while x[i] is read, x[i + ahead] is fetched,
+ * unless the result bypasses the caches. `streams`: the result bypasses the caches. */
 enum { FXI_FUSED_OPERANDS = 8 };
 typedef struct fxi_fused_tile {
     void *at[FXI_FUSED_OPERANDS];
@@ -331,6 +331,9 @@ typedef struct fxi_fused_tile {
     bool streams;
 } fxi_fused_tile;
 typedef struct fxi_fused_loops {
+    /* Adds neighbouring elements to the accumulators of FX_REDUCE_SQDEV, and fetches those from
+     * `next` on. */
+    void (*deviations)(const float *x, int64_t n, const float *next, void *acc);
     /* at: y, x, m, e, r, g, b, z. z = ((x − m) − e)·r, which is stored if z is not NULL, and
      * y = z·g + b. m, e and r are numbers. */
     void (*norm)(const fxi_fused_tile *t);
@@ -339,8 +342,9 @@ typedef struct fxi_fused_loops {
     /* at: e, x, m, d, y. d = x − m, which is stored if it is not NULL, and e = exp(d). m is a
      * number. y[i + ahead] is fetched, too. NULL: the calls are as fast. */
     void (*exponentials)(const fxi_fused_tile *t);
-    /* at: v, x, g, z, r, dot, sum. v = (x·g)·r, *dot += Σ (x·g)·z, *sum += Σ v. r is a number, dot
-     * and sum are accumulators. At least 16 elements. */
+    /* at: v, x, g, z, r, dot, sum, y. v = (x·g)·r, *dot += Σ (x·g)·z, *sum += Σ v. r is a number,
+     * dot and sum are accumulators. At least 16 elements. y[i + ahead] is fetched in place of
+     * x[i + ahead]. */
     void (*dots)(const fxi_fused_tile *t);
     void (*products)(const float *x, const float *z, int64_t n,
                      double *acc);                                       /* acc[i] += x[i]·z[i] */
