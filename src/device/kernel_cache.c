@@ -309,7 +309,7 @@ static void store(int folder, const char *backend, const whole_key *key, const v
     static uint32_t written; /* atomic: several threads write at the same time */
     char name[FXI_PRIVATE_NAME], fresh[FXI_PRIVATE_NAME + 32];
     file_name(name, sizeof name, backend, key);
-    /* A name of its own for each process and thread; renaming then replaces the file as a whole. */
+    /* Each write has a temporary name of its own; renaming then replaces the file as a whole. */
     snprintf(fresh, sizeof fresh, "%s.%ld.%u", name, fxi_process_id(),
              __atomic_fetch_add(&written, 1, __ATOMIC_RELAXED));
     if (!write_file(folder, fresh, key, bytes, size) ||

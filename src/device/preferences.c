@@ -29,7 +29,7 @@
 #include <string.h>
 
 enum { MAX_PATH = 4096, MAX_NAME = 64, MAX_VALUE = 200, MAX_FILE = 16 << 20 };
-/* In the order in which they are read. A new value is written to the last one. */
+/* In the order in which they are read. If none of them has the key, it is added to the last one. */
 static const char *const tables[] = {"MLDataDevices", "Flux"};
 static const char KEY[] = "gpu_backend";
 enum { NTABLES = sizeof tables / sizeof tables[0] };

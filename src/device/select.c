@@ -133,7 +133,8 @@ static const char *preference(void)
     return "AMDGPU";
 }
 
-/* The preferred device; NULL if there is none to follow. The reason has then been reported. */
+/* The preferred device. NULL: there is no preference, or it cannot be followed, and a message has
+ * said why. */
 static fx_device *preferred(bool verbose)
 {
     static bool warned; /* once, like Flux's maxlog = 1 */

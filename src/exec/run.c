@@ -130,7 +130,8 @@ static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_
 {
     for (int32_t i = first; i < end; i++) {
         fx_status status = fxi_finish_before(b, i, begun);
-        /* An earlier step failed. Step i has not begun, so it has replaced no value in place. */
+        /* A step that was begun earlier has failed. Step i has not begun, so it has replaced no
+         * value in place. */
         if (status != FX_OK)
             return failed_at(b, i - 1, status);
         status = run_step(b, i, run, begun);

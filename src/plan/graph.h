@@ -31,8 +31,8 @@ typedef struct fxi_frame {
 typedef struct fxi_graph {
     /* Set by the caller. `eager`: every node becomes a step of its own. `precision`: of products.
      * Both are part of the key. `patient`: the graph is not built if a value that it reads and
-     * replaces is pending. `denied`: called with the reason why a donation is denied; NULL: not
-     * called. */
+     * replaces is pending. `denied`: called with the old value and the reason why a donation is
+     * denied; NULL: not called. */
     bool eager, patient;
     uint8_t precision; /* fx_precision of products */
     void (*denied)(const fxi_node *n, const char *why);
