@@ -216,6 +216,22 @@ static void take_turns(void)
     printf("in turn. %s", fx_error_take().message);
 }
 
+/* Four runs of one plan of several kernels: from the third on, a graph is replayed. The host waits
+ * after each run, when it reads the result. */
+static void read_replays(void)
+{
+    float back[9] = {0};
+    fx_use(backend);
+    fx_array *x = fx_to(fx_device_get(backend, 0), fx_ones(3, 3));
+    fx_eval(x);
+    for (int k = 0; k < 4; k++) {
+        FX_SCOPE;
+        fx_array *y = fx_softmax(fx_matmul(x, x), .dims = FX_AXES(0));
+        fx_read_into(fx_matmul(y, x), back, sizeof back);
+    }
+    printf("replayed %d: %s", (int)fx_stats().graphs_replayed, fx_error_take().message);
+}
+
 enum { LOSSES = 20 };
 
 /* The first losses of a small classifier, with convolution, pooling, dropout and Adam. */
@@ -268,10 +284,11 @@ static void out_of_memory(void)
 static const struct act {
     const char *name;
     void (*run)(void);
-} acts[] = {{"open", open_only},   {"compute", compute_both},  {"count", count_programs},
-            {"list", list},        {"parts", parts},           {"copy", copy},
-            {"fork", fork_it},     {"write", write_many},      {"copies", copies},
-            {"turns", take_turns}, {"losses", compare_losses}, {"memory", out_of_memory}};
+} acts[] = {{"open", open_only},      {"compute", compute_both},  {"count", count_programs},
+            {"list", list},           {"parts", parts},           {"copy", copy},
+            {"fork", fork_it},        {"write", write_many},      {"copies", copies},
+            {"turns", take_turns},    {"losses", compare_losses}, {"memory", out_of_memory},
+            {"replays", read_replays}};
 
 /* "amdgpu-open" is "open" with the other backend. */
 static int child(const char *name)
@@ -382,6 +399,21 @@ static const simulated_row rows[] = {
      {"; 0 FX_STATUS_DEVICE read: " LOST
       "cuMemcpyDtoHAsync_v2 returned CUDA_ERROR_ILLEGAL_ADDRESS after the step exp; arrays",
       "; 1 runs"}},
+    /* work of a replay that fails on the device */
+    {"SIM_FAIL=cuMemcpyDtoHAsync_v2@4=700!",
+     "replays",
+     {"replayed 2: read: " LOST
+      "cuMemcpyDtoHAsync_v2 returned CUDA_ERROR_ILLEGAL_ADDRESS after the "
+      "steps matmul to matmul (set FX_GPU_SYNC=1 to find the step); arrays"}},
+    {"SIM_FAIL=hipMemcpyDtoHAsync@4=700!",
+     "amdgpu-replays",
+     {"replayed 2: read: AMDGPU:0 (Simulated AMD GPU 0) failed: hipMemcpyDtoHAsync returned "
+      "hipErrorIllegalAddress after the steps matmul to matmul (set FX_GPU_SYNC=1 to find the "
+      "step)"}},
+    {"FX_GPU_GRAPHS=0 SIM_FAIL=cuMemcpyDtoHAsync_v2@4=700!",
+     "replays",
+     {"replayed 0: read: ",
+      " after the steps matmul to matmul (set FX_GPU_SYNC=1 to find the step)"}},
     {"FX_GPU_SYNC=1 SIM_FAIL=cuStreamSynchronize@1=700!",
      "compute",
      {"; 0 FX_STATUS_DEVICE exp: " LOST "cuStreamSynchronize returned CUDA_ERROR_ILLEGAL_ADDRESS",

@@ -31,7 +31,7 @@ static void say_steps(const fxi_gpu_device *d, char *text, size_t size)
     const char *first = __atomic_load_n(&d->first_step, __ATOMIC_RELAXED),
                *last = __atomic_load_n(&d->last_step, __ATOMIC_RELAXED);
     *text = '\0';
-    if (first && last && strcmp(first, last) != 0)
+    if (first && last && __atomic_load_n(&d->others, __ATOMIC_RELAXED))
         snprintf(text, size, " after the steps %.32s to %.32s (set FX_GPU_SYNC=1 to find the step)",
                  first, last);
     else if (first)

@@ -18,6 +18,8 @@
 #include "gpu_progress.h"
 #include "thread.h"
 
+#include <string.h>
+
 typedef struct fxi_gpu_device fxi_gpu_device;
 
 /* Why a program or a function of it could not be made. A driver fills it in; the status is
@@ -105,6 +107,7 @@ struct fxi_gpu_device {
     /* Names of the first and the latest step that were queued since the latest wait for the device;
      * an error names them. Atomic. NULL: none. */
     const char *first_step, *last_step;
+    int others; /* atomic: a step with another name than first_step was queued since then */
 };
 
 /* Counters since the process began; atomic. `fx_backend.proc("counters")` is their address, and
@@ -205,30 +208,31 @@ void *fxi_gpu_device_faults(fx_device *device);
         .compile = fxi_gpu_device_compile, .launch = its_launch, .library = its_library,           \
         .faults = fxi_gpu_device_faults                                                            \
     }
+/* Called when a recording has been queued. `first` and `last` are operations; others: not all of
+ * its steps have the operation `first`. */
+static inline void fxi_gpu_queued(fxi_gpu_device *d, const char *first, const char *last,
+                                  bool others, bool checks)
+{
+    const char *earlier = __atomic_load_n(&d->first_step, __ATOMIC_RELAXED);
+    if (checks)
+        __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
+    if (!earlier)
+        __atomic_store_n(&d->first_step, first, __ATOMIC_RELAXED);
+    if (others || (earlier && strcmp(earlier, first) != 0))
+        __atomic_store_n(&d->others, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&d->last_step, last, __ATOMIC_RELAXED);
+}
 /* Called when a kernel has been queued. */
 static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
 {
-    if (l->checks)
-        __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
     fxi_gpu_count(&fxi_gpu_counts.launches);
-    if (!__atomic_load_n(&d->first_step, __ATOMIC_RELAXED))
-        __atomic_store_n(&d->first_step, l->operation, __ATOMIC_RELAXED);
-    __atomic_store_n(&d->last_step, l->operation, __ATOMIC_RELAXED);
-}
-/* Called instead for launches that a recording contains. `first` and `last` are operations. */
-static inline void fxi_gpu_replayed(fxi_gpu_device *d, const char *first, const char *last,
-                                    bool checks)
-{
-    if (checks)
-        __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
-    if (!__atomic_load_n(&d->first_step, __ATOMIC_RELAXED))
-        __atomic_store_n(&d->first_step, first, __ATOMIC_RELAXED);
-    __atomic_store_n(&d->last_step, last, __ATOMIC_RELAXED);
+    fxi_gpu_queued(d, l->operation, l->operation, false, l->checks);
 }
 /* Called when everything queued has been computed without an error. */
 static inline void fxi_gpu_waited(fxi_gpu_device *d)
 {
     __atomic_store_n(&d->first_step, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&d->others, 0, __ATOMIC_RELAXED);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */

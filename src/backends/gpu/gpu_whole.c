@@ -51,6 +51,7 @@ static int32_t divide(const fx_plan *plan, fxi_gpu_part *parts)
         part.launches += fxi_gpu_count_launches(s, &library);
         part.library += library;
         part.checks |= fxi_gpu_checks(s);
+        part.mixed |= s->op != plan->steps[part.first].op;
     }
     if (parts)
         parts[n] = part;
@@ -277,8 +278,8 @@ static fx_status replay_part(fx_device *device, const fx_plan *plan, const fxi_g
                              void *graph, void *const *values, fx_run *run, int32_t *out_step)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
-    fxi_gpu_replayed(d, fx_op_name(plan->steps[part->first].op),
-                     fx_op_name(plan->steps[part->end - 1].op), part->checks);
+    fxi_gpu_queued(d, fx_op_name(plan->steps[part->first].op),
+                   fx_op_name(plan->steps[part->end - 1].op), part->mixed, part->checks);
     const fx_status status = d->driver->replay(device, graph);
     if (status != FX_STATUS_MEMORY) {
         /* Nothing of this part was queued. */

@@ -13,6 +13,7 @@ typedef struct fxi_gpu_part {
     int32_t first, end; /* steps of the plan */
     bool recorded;
     bool checks;               /* a kernel may write to the fault words */
+    bool mixed;                /* its steps have several operations */
     int32_t launches, library; /* launches, and those of them that are calls of a library */
 } fxi_gpu_part;
 
