@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Must gy be tested before the step runs? Without padding every tap is inside x. */
-static inline bool fxi_conv_asks_gy(const fx_conv_attr *a)
+static inline bool fxi_conv_must_test_gy(const fx_conv_attr *a)
 {
     bool padded = false;
     for (int d = 0; d < a->spatial; d++)

@@ -112,7 +112,7 @@ static void check_submit(fx_device *device)
     inner_of(device)->submit(fxi_check_inner(device));
 }
 
-/* Marks are the inner backend's. */
+/* Returns a mark of the inner backend, which `wait` and `unmark` pass back to it. */
 static void *check_mark(fx_device *device)
 {
     return inner_of(device)->mark(fxi_check_inner(device));
@@ -143,8 +143,8 @@ static fx_status check_sync(fx_device *device)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* An entry that the inner backend lacks must be NULL here too, because the library tests entries to
- * learn a backend's abilities. Only `info` and `sync` are never NULL: `info` switches the pool off,
- * and `sync` verifies all memory. */
+ * learn a backend's abilities. `info` and `sync` are there in any case: `info` switches the pool
+ * off, and `sync` verifies all memory. */
 static fx_backend table_over(const fx_backend *inner, const char *name)
 {
     return (fx_backend){.head = FX_BACKEND_HEAD(name),

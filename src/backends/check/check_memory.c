@@ -2,7 +2,7 @@
  *
  * Each is memory of the inner backend with a guard before and after it. Guards, fresh memory and
  * released memory are filled with bytes that are NaN in every float type, so that a result computed
- * from them shows it. Guards have another pattern than the rest. Released memory is kept for a
+ * from them is NaN. Guards have a pattern of their own. Released memory is kept for a
  * while, to find late writes; the oldest is freed first, and must then be unchanged. If host and
  * device share memory, it is accessed directly, otherwise with `read` and `write` in pieces.
  */
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* PIECE is a multiple of 8, the period of a guard's pattern. A released allocation counts as at
- * least LEAST bytes of those held, so that the number of small ones is bounded too. */
+/* PIECE is a multiple of 8, the period of a guard's pattern. At most HELD_MOST bytes of released
+ * memory are held. A small allocation counts as LEAST bytes, which bounds their number too. */
 enum { GUARD = 256, PIECE = 4096, HELD_MOST = 64 << 20, LEAST = 16 << 10 };
 
 struct fxi_check_block {
@@ -332,7 +332,7 @@ void *fxi_check_alloc(fx_device *device, size_t bytes)
     fxi_mutex_lock(&c->lock);
     fxi_check_block *b = new_block(c, device->id, bytes);
     if (!b) {
-        /* The released memory may be what the device lacks. */
+        /* The device may be full because released memory is held. */
         free_oldest(c, 0, why);
         b = new_block(c, device->id, bytes);
     }

@@ -4,8 +4,8 @@
  * As in FlashAttention (Dao et al., 2022), scores exist only for a panel: as many lanes as the
  * matrix product's register tile has rows, by at most ROWS rows, which stay in the first-level
  * cache. The lanes are queries and the rows are keys; for the gradients of k and v the lanes are
- * keys and the rows are queries. So the sum over a panel's rows is complete in one part, and no two
- * parts add to one element. A panel is computed in three stages, all with vectors along the lanes:
+ * keys and the rows are queries. So one part computes all rows of a lane's sum, and no two parts
+ * add to one element. A panel is computed in three stages, all with vectors along the lanes:
  *   1. scores, and for a gradient the products of v and gy: the register tile reads the lanes'
  *      operand packed, and the columns of the rows' operand in their own memory;
  *   2. exponentials (cpu_isa_attention.h);
@@ -286,7 +286,9 @@ static void mask(const work *w, int64_t first, int64_t from, int64_t n)
 /* Multiplies n numbers of each lane by the lane's factor. */
 static void scale_lanes(float *x, int64_t n, int64_t width, const float *factors)
 {
-    enum { LANES = 8 }; /* width is a multiple; a constant makes vectors of the inner loop */
+    enum {
+        LANES = 8
+    }; /* divides width; the compiler vectorises an inner loop of constant length */
     for (int64_t l = 0; l < width; l += LANES) {
         float factor[LANES];
         memcpy(factor, factors + l, sizeof factor);
@@ -372,7 +374,8 @@ static void begin_group(const work *w, int64_t lane, int64_t lanes)
         memset(w->result[k], 0,
                (size_t)(PANELS * width * features_of(j, j->recipe->term[k])) * sizeof(float));
     memset(w->sum, 0, (size_t)(PANELS * width) * sizeof(float));
-    /* Lanes that do not exist get numbers as well: nothing is read beyond an array. */
+    /* Lanes that do not exist are computed too. For them, nothing is read: it would be beyond the
+     * arrays. */
     for (int64_t l = 0; l < PANELS * width; l++) {
         const bool reads = j->recipe->pairs > 1 && !j->recipe->lanes_are_keys && l < lanes;
         w->most[l] = -INFINITY;

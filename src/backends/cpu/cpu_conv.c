@@ -1,11 +1,11 @@
 /* cpu_conv.c: convolution and its two gradients on the CPU: reads the sizes and chooses the method.
  *
- * One, two or three spatial axes are treated as three, of which the unused have size 1. None of
- * the methods unfolds windows into a matrix, which would take taps times the memory of
- * x. A kernel of one tap is a matrix already (cpu_conv_product.c). 3×3 kernels of many channels
- * need fewer multiplications (cpu_conv_winograd.c). Where channels are few, vectors run along the
- * windows (cpu_conv_direct.c; with groups, cpu_conv_masked.c); otherwise they run along the
- * output's channels (cpu_conv_gather.c), a method that computes every convolution.
+ * One, two or three spatial axes are treated as three, of which the unused have size 1. No method
+ * unfolds windows into a matrix, which would take as many times the memory of x as there are taps.
+ * A kernel of one tap is a matrix already (cpu_conv_product.c). 3×3 kernels of many channels need
+ * fewer multiplications (cpu_conv_winograd.c). Where channels are few, vectors run along the
+ * windows (cpu_conv_direct.c; with groups, cpu_conv_masked.c). Otherwise they run along the
+ * output's channels (cpu_conv_gather.c).
  */
 #include "conv_infinite.h"
 #include "cpu_conv.h"
@@ -208,7 +208,7 @@ static fx_status conv_infinite(const fx_step *step, const void *const *in, void 
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const bool known = step->out.dtype == FX_DTYPE_F32 || step->out.dtype == FX_DTYPE_F64;
-    if (known && fxi_conv_asks_gy(&fx_step_conv(step)->attr) &&
+    if (known && fxi_conv_must_test_gy(&fx_step_conv(step)->attr) &&
         !fxi_cpu_conv_reads_in_place(step) && !is_finite(&step->in[1], in[1]))
         return conv_infinite(step, in, out, run);
     return conv(step, in, out, run);
@@ -242,8 +242,8 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
         fxi_cpu_finish(&finish);
         return FX_OK;
     }
-    /* Every method writes all elements of the output, so it is not cleared first, which one thread
-     * would do alone. The gathering method computes what the others decline. */
+    /* Every method writes all elements of the output, so it is not cleared first: one thread would
+     * do that alone. The gathering method computes what the others decline. */
     if (!fxi_cpu_conv_product(&g, kind, x, w, y, &status) &&
         !fxi_cpu_conv_winograd(&g, kind, x, w, y, &status) &&
         !fxi_cpu_conv_direct(&g, kind, x, w, y, &status))

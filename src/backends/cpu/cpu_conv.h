@@ -27,7 +27,7 @@ typedef struct fxi_conv_geometry {
     int64_t cin, cout;           /* per group */
     int64_t positions, taps, xs; /* of y, of the kernel, of x: products of the sizes */
     int64_t depth;               /* taps·cin */
-    fxi_conv_epilogue epilogue;  /* n is 0 if there is none, or one of other instructions */
+    fxi_conv_epilogue epilogue;  /* n is 0 if `finish` is NULL, or has other instructions */
     const fxi_finish *finish;    /* the same epilogue as a program; NULL: none */
 } fxi_conv_geometry;
 
@@ -40,10 +40,10 @@ void fxi_conv_epilogue_put(const fxi_conv_geometry *g, int64_t padded, char *val
 int fxi_conv_epilogue_at(const fxi_conv_geometry *g, int64_t padded, const char *values,
                          int64_t group, int64_t first, fxi_conv_instr *out);
 
-/* The number of shares in which a gradient of weights is summed: from the sizes alone, because the
- * shares are added in order. A share has about `each` windows, and there are `most` shares at most,
- * `most` being a power of two. The number is rounded up to a power of two, which two and four
- * threads divide evenly: of 3 shares, one of two threads computes 2. */
+/* The number of shares in which a gradient of weights is summed. It depends on the sizes alone,
+ * because the shares are added in order. A share has about `each` windows. There are at most `most`
+ * shares, a power of two. The number is rounded up to a power of two, which two and four threads
+ * divide evenly: of 3 shares, one of two threads computes 2. */
 static inline int64_t fxi_conv_shares(int64_t windows, int64_t each, int64_t most)
 {
     int64_t shares = 1;
@@ -53,14 +53,14 @@ static inline int64_t fxi_conv_shares(int64_t windows, int64_t each, int64_t mos
 }
 
 /* Computes a convolution with one tap and no padding as matrix products. Returns true, with FX_OK
- * or FX_STATUS_MEMORY in *out_status; or false if it is not such a convolution. x, w and y
- * include the output, which depends on `kind`. */
+ * or FX_STATUS_MEMORY in *out_status; or false for any other convolution. `kind` says which of
+ * x, w and y is the output. */
 bool fxi_cpu_conv_product(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                           fx_status *out_status);
 
 /* Computes a 3×3 convolution of Float32, or its gradient DATA, with fewer multiplications. Returns
  * true, with FX_OK or FX_STATUS_MEMORY in *out_status; or false if the method does not suit these
- * sizes. x, w and y include the output, which depends on `kind`. */
+ * sizes. `kind` says which of x, w and y is the output. */
 bool fxi_cpu_conv_winograd(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                            fx_status *out_status);
 bool fxi_cpu_conv_winograd_suits(const fxi_conv_geometry *g, int kind);
@@ -79,8 +79,8 @@ bool fxi_cpu_conv_masked_suits(const fxi_conv_geometry *g, int kind);
 bool fxi_cpu_conv_reads_in_place(const fx_step *step);
 
 /* Computes the convolution with vectors along the windows. Returns true, with FX_OK or
- * FX_STATUS_MEMORY in *out_status; or false if the method does not suit these sizes or values. x, w
- * and y include the output, which depends on `kind`. */
+ * FX_STATUS_MEMORY in *out_status; or false if the method does not suit these sizes or values.
+ * `kind` says which of x, w and y is the output. */
 bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                          fx_status *out_status);
 

@@ -31,7 +31,7 @@ enum {
     DEPTH = 128,               /* terms of a sum before the result is loaded and stored again */
     BLOCK_WINDOWS = 256,       /* windows of a block at most, unless one row has more */
     FEW_WINDOWS = 64,          /* windows of a unit at least, where images are small */
-    WEIGHT_WINDOWS = 256,      /* the same for WEIGHT, which sums over them */
+    WEIGHT_WINDOWS = 256,      /* the same for WEIGHT, which sums over the windows */
     SHARE_WINDOWS = 1024,
     MOST_SHARES = 8,
     ENOUGH_UNITS = 16,

@@ -41,9 +41,9 @@ enum {
     MOST_SHARES = 16
 };
 
-/* Of the lanes of vectors, the part that holds windows must be at least this: 7 windows
- * are enough for a vector of 16 lanes. With fewer, most of the lanes would be empty, and an image
- * is so small that copying it takes little time. */
+/* The fraction of the lanes that must hold windows: 7 windows are enough for a vector of 16 lanes.
+ * With fewer, too many lanes would be empty, and an image is so small that copying it takes little
+ * time. */
 static const double FULL = 0.4;
 
 typedef struct job {
@@ -217,8 +217,8 @@ static int64_t sums_bytes(const job *s)
     return s->tile.terms * s->g->taps * s->pair * s->core->lanes * (int64_t)sizeof(float);
 }
 
-/* The sums of some output channels over the images of a share. One input channel after the other is
- * added, so that the tile's sums are few enough for registers. */
+/* The sums of some output channels over the images of a share. A call of the tile adds one input
+ * channel, so that its sums are few enough for registers. */
 static void sum_unit(const job *s, int64_t unit, int64_t share, void *sums)
 {
     const fxi_conv_geometry *g = s->g;

@@ -34,10 +34,10 @@
  * The sums of an element have one order, whatever the unit and the tile are in which it is
  * computed. So the bits depend neither on the number of threads nor on the other images of a batch.
  *
- * Numbers that are not finite: Inf − Inf is NaN in a transformation where the sum is infinite; and
- * an intermediate sum may overflow although no result does. Neither can give a finite result,
- * because no sum with such a number and no product with it is finite. So an image whose results are
- * not all finite is computed again by the other methods.
+ * Numbers that are not finite: a transformation may give NaN (Inf − Inf) where the true result is
+ * infinite, and an intermediate sum may overflow although the true result is finite. Neither can
+ * give a finite result here, because no sum and no product with such a number is finite. So an
+ * image whose results are not all finite is computed again by the other methods.
  */
 #include "cpu_conv.h"
 #include "cpu_parallel.h"
@@ -109,7 +109,7 @@ static double cost_of_rows(const job *s, int64_t rows)
 
 /* The number of rows of a unit: at most as many as the cache holds, and few enough for ENOUGH_UNITS
  * units, but at least FEW_POINTS tiles. Of the numbers above half of this maximum, the one with the
- * fullest vectors. */
+ * least time per tile. */
 static int64_t choose_rows(const job *s, int64_t all)
 {
     const int64_t fit = INPUT_BYTES / (NUMBERS * (int64_t)sizeof(float) * s->channels) / s->across;
@@ -586,13 +586,13 @@ static fx_status run(job *s)
     return status;
 }
 
-/* Whether the convolution has the form that the formulas describe, with at most the padding that
- * each window needs to read one element of the image. */
+/* Does the convolution have the form that the formulas describe, and so little padding that every
+ * window reads at least one element of the image? */
 static bool is_plain(const fxi_conv_geometry *g)
 {
     bool plain = g->attr->spatial == 2 && g->groups == 1;
     for (int d = 0; d < 2 && plain; d++) {
-        /* Taps farther apart than the windows reach: the sizes below might overflow. */
+        /* For taps farther apart than the first window and the last, `reach` might overflow. */
         if (g->dilation[d] > g->y[d])
             return false;
         const int64_t reach = 2 * g->dilation[d], after = g->y[d] + reach - g->x[d] - g->before[d];

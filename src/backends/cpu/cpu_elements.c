@@ -67,7 +67,7 @@ static const int64_t *next_indices(job *j, int64_t first, int64_t n, int64_t *wi
     return NULL;
 }
 
-/* Fills the members that both operations need. t: x, or the output of a scatter. */
+/* Sets the members of *j that both operations use. t: x, or the output of a scatter. */
 static fx_status begin(job *j, const fx_step *step, const fx_tensor *t, int axis)
 {
     const fx_tensor *idx = &step->in[1];
@@ -142,8 +142,7 @@ static void pick_part(void *user, int64_t part)
     _Alignas(64) char tile[TILE * 8];
     fxi_cpu_range(j->outer * each, j->parts, part, &r, &to);
     for (; r < to; r++) {
-        /* The column after the part's last one belongs to another part.
-         */
+        /* The column after the part's last one belongs to another part. */
         const bool fetch = j->fetches && r + 1 < to;
         fxi_walk_seek(&outers, (r + fetch) / each);
         const char *next = j->x + outers.offset * size;

@@ -60,8 +60,8 @@ fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *
 }
 
 /* ---- epilogues of contractions --------------------------------------------------------------- */
-/* An operand of the epilogue of a product that stores its axes in another order. The operand has
- * the same order or is one number, so the epilogue runs over memory as if it were one axis. */
+/* An operand of an epilogue as one axis, for a product whose axes have another order in memory. The
+ * operand has the same order or is one number, so the epilogue can run along memory. */
 static fx_tensor one_axis(const fx_tensor *t, int64_t length)
 {
     int64_t reach = 0;
@@ -70,8 +70,8 @@ static fx_tensor one_axis(const fx_tensor *t, int64_t length)
     return (fx_tensor){.dtype = t->dtype, .ndim = 1, .shape = {length}, .stride = {reach != 0}};
 }
 
-/* Copies all instructions but the first, an addition to the product: its result is now in register
- * 0, and there is one result fewer before all later ones. */
+/* Copies all instructions but the first, which the product computes: an addition. Its result is now
+ * in register 0, and the registers of all later results are one lower. */
 static fx_program without_addition(fx_program p, int nin, fx_instr *to)
 {
     for (int k = 1; k < p.n; k++) {
@@ -85,8 +85,8 @@ static fx_program without_addition(fx_program p, int nin, fx_instr *to)
 }
 
 /* Only Float32 and Float64: those products are stored exactly as they are computed. A 16-bit
- * product is computed in Float32 and would be rounded after the epilogue only; without fusion it is
- * rounded before it too. So results would depend on whether the planner fused. */
+ * product is computed in Float32 and would be rounded only after the epilogue, but without fusion
+ * also before it. So results would depend on whether the planner fused. */
 fx_status fxi_cpu_epilogue_prepare_rest(fx_step *step, int added)
 {
     fx_tensor in[FXI_PROGRAM_OPERANDS];

@@ -1,7 +1,7 @@
 /* cpu_float_mode.c: fx_flush_denormals.
  *
- * The program decides with fx_flush_denormals, else the variable FX_FLUSH_DENORMALS does. It is
- * read at the first use, so that a program may set it at its start.
+ * The program decides with fx_flush_denormals, else the environment variable FX_FLUSH_DENORMALS
+ * does. The variable is read at the first use, so that a program may set it at its start.
  */
 #include "cpu_float_mode.h"
 #include "step.h"

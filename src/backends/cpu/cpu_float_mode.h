@@ -2,7 +2,7 @@
  * flushed to zero. Internal.
  *
  * Kernels run in the caller's mode on every thread of the pool, so that results do not depend on
- * which thread computes a part. With fx_flush_denormals the mode flushes, for the time of a step.
+ * which thread computes a part. If fx_flush_denormals is on, the mode flushes while a step runs.
  */
 #ifndef CFLUX_CPU_FLOAT_MODE_H
 #define CFLUX_CPU_FLOAT_MODE_H

@@ -162,7 +162,7 @@ typedef struct gathered {
 } gathered;
 
 /* Do all segments read this operand at the same address? Equal numbers at two addresses count as
- * different: the slower way is taken, with the same bits. */
+ * different; the segments are then computed one by one, with the same bits. */
 static bool is_shared(const void *const *in, int nin, int32_t nsegments)
 {
     bool same = true;

@@ -340,7 +340,7 @@ static void exchange_factors(fxi_gemm *g)
     g->m = t.n, g->n = t.m;
     g->a = t.b, g->rsa = t.csb, g->csa = t.rsb;
     g->b = t.a, g->rsb = t.csa, g->csb = t.rsa;
-    /* C is a vector whose elements are neighbours, as a row and as a column. */
+    /* The elements of C are neighbours. If they are now a row, its columns have a stride of 1. */
     g->csc = 1;
 }
 

@@ -26,7 +26,7 @@ enum {
                          rows, parts of 64 were read at 7 GB/s, parts of 1024 at 11 GB/s, and all
                          rows as one part at 15 GB/s */
     CACHED = 4 << 20, /* a matrix of at most this many bytes may be in a cache */
-    HALVES = 2 << 20  /* the same, in 16-bit elements */
+    HALVES = 2 << 20  /* CACHED in 16-bit elements */
 };
 
 typedef struct job {
@@ -62,9 +62,9 @@ static bool describe(const fxi_gemm *g, job *q)
            q->rows >= LEAST / q->k;
 }
 
-/* A matrix with columns of 16-bit elements that is too large for the caches is computed with
- * the tiles of cpu_gemm.c: a Float16 matrix of 4096² took 30 ms there and 55 ms here, one of
- * 512² 0.25 ms there and 0.18 ms here. */
+/* 16-bit matrices whose rows are neighbours are left to the tiles of cpu_gemm.c if they are too
+ * large for the caches: a Float16 matrix of 4096² took 30 ms there and 55 ms here, but one of 512²
+ * 0.25 ms there and 0.18 ms here. */
 bool fxi_cpu_gemv_suits(int dtype, const fxi_gemm *g)
 {
     job q;
@@ -116,8 +116,7 @@ static void add_block(const job *q, int64_t row, int64_t rows, int64_t l, int64_
         add_terms(q, row, rows, l, n, sums);
         return;
     }
-    /* A block has GROUP runs of TERMS neighbours, so that the loads of many runs overlap.
-     */
+    /* A block has GROUP runs of TERMS neighbours, so that the loads of many runs overlap. */
     const int64_t group = q->across ? GROUP : TERMS, terms = q->across ? TERMS : GROUP;
     for (int64_t i = 0; i < rows; i += group)
         for (int64_t t = 0; t < n; t += terms)

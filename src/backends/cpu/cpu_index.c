@@ -141,7 +141,7 @@ typedef struct gathering {
     int axis;
     const void *in;
     const int64_t *idx;
-    int64_t n, parts; /* indices; parts of n times the outer axes */
+    int64_t n, parts; /* number of indices; parts of the rows of all outer positions */
     size_t size;
     char *out;
     fxi_walk inner, outer;
@@ -312,8 +312,8 @@ static void merge_part(void *user, int64_t part)
     for (; o < to; o++) {
         char *y = s->out + o * row * size;
         const char *x = s->src + o * s->n * s->inner * size;
-        /* Rows of one element: a loop without a call for each of them. Equal indices may follow
-         * each other, so it must stay in order. */
+        /* Rows of one element: a loop without a call for each of them. It must keep the order,
+         * because equal indices may follow each other. */
         if (s->inner == 1)
             s->merge(y, x, s->idx, s->n, 1, 0);
         for (int64_t k = 0; s->inner > 1 && k < s->n; k++, x += s->inner * size) {
@@ -327,8 +327,8 @@ static void merge_part(void *user, int64_t part)
 enum { PIECE = 4096 };
 
 /* The first term of a row is merged with an empty row, so no row is cleared before. If stores
- * bypass the caches, a row is summed in a piece of the stack first: to add to memory that was
- * stored in this way, it would have to be read back. */
+ * bypass the caches, a row is first summed on the stack: adding to memory that was stored past the
+ * caches would have to read it back. */
 static void rows_part(void *user, int64_t part)
 {
     const scattering *s = user;
@@ -345,7 +345,8 @@ static void rows_part(void *user, int64_t part)
             const void *pair[] = {empty, NULL};
             n = fxi_cpu_min(s->inner - i, most);
             for (const int64_t *t = k; t < end; t++, pair[0] = acc) {
-                /* The order is random in src. Terms of the following rows are requested too. */
+                /* Terms are read from src in any order, so the processor cannot prefetch them. The
+                 * later term may be one of the next rows. */
                 const int64_t later = t + ROWS_AHEAD < last ? t[ROWS_AHEAD] : *t;
                 fetch_row(s->src + ((o * s->n + later) * s->inner + i) * size, n * size);
                 pair[1] = s->src + ((o * s->n + *t) * s->inner + i) * size;
@@ -404,8 +405,8 @@ static fx_status scatter(const fx_step *step, const char *src, const int64_t *id
     if (sorts && !sort_terms(&s))
         return fxi_cpu_no_memory(step);
     s.parts = fxi_cpu_parts(sorts ? rows : s.outer, fxi_cpu_cost(bytes, 0));
-    /* Rows that are not whole lines would leave lines that are written in two ways. A small output
-     * should stay in the cache for the step that reads it. */
+    /* Rows must be whole cache lines: a line that two rows share would be written partly past the
+     * caches. A small output should stay in the cache for the step that reads it. */
     s.streams = row % LINE == 0 && rows * row >= FXI_STREAM_BYTES;
     fxi_index_neutral(q->fold, t->dtype, s.neutral);
     fxi_cpu_parallel(s.parts, sorts ? rows_part : merge_part, &s);

@@ -1,7 +1,8 @@
 /* cpu_isa_attention.h: the elementwise part of attention (cpu_attention.c); part of cpu_isa.h.
  *
- * A panel has two vectors of lanes and one row for each term. Lanes never meet, so a maximum or a
- * sum over the rows needs no shuffle, and a lane that does not exist may hold anything.
+ * A panel has two vectors of lanes and one row for each term. Values of different lanes are never
+ * combined: a maximum or a sum over the rows needs no shuffle, and a lane that does not exist may
+ * hold any values.
  */
 static inline vf vf_read(const float *p)
 {

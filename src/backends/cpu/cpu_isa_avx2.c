@@ -40,8 +40,8 @@ typedef __m256i gemm_part_f32, gemm_part_f64;
 #define FXI_LOAD_PART_F64(m, p)     ((vd)_mm256_maskload_pd(p, m))
 #define FXI_STORE_PART_F32(m, p, v) _mm256_maskstore_ps(p, m, (__m256)(v))
 #define FXI_STORE_PART_F64(m, p, v) _mm256_maskstore_pd(p, m, (__m256d)(v))
-/* Lanes by bits of a number. FXI_ADD_LANES: c + a·b in the lanes of the mask, c in the others; the
- * choice is an instruction of its own. */
+/* FXI_LANES: the mask with these bits. FXI_ADD_LANES: c + a·b in the lanes of the mask, c in the
+ * others; the choice is an instruction of its own. */
 #define FXI_LANES_F32(bits)                                                                        \
     _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits)),                            \
                                         _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128)),           \

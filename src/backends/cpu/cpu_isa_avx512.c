@@ -46,8 +46,8 @@ typedef __mmask8 gemm_part_f64;
 #define FXI_LOAD_PART_F64(m, p)     ((vd)_mm512_maskz_loadu_pd(m, p))
 #define FXI_STORE_PART_F32(m, p, v) _mm512_mask_storeu_ps(p, m, (__m512)(v))
 #define FXI_STORE_PART_F64(m, p, v) _mm512_mask_storeu_pd(p, m, (__m512d)(v))
-/* Lanes by bits of a number. FXI_ADD_LANES: c + a·b in the lanes of the mask, c in the others, in
- * one instruction. */
+/* FXI_LANES: the mask with these bits. FXI_ADD_LANES: c + a·b in the lanes of the mask, c in the
+ * others, in one instruction. */
 #define FXI_LANES_F32(bits) ((__mmask16)(bits))
 #define FXI_LANES_COST      0
 #define FXI_ADD_LANES_F32(m, a, b, c)                                                              \

@@ -12,7 +12,7 @@
  * The sizes are those that fill the registers: 24 sums of 32 registers with 64-byte vectors, 12 of
  * 16 with 32-byte ones. Fewer sums would wait for the latency of a multiply-add; more would be
  * moved to memory. The inner loops are unrolled completely, because only then are the arrays
- * registers; hence one function for each width.
+ * registers. So each width has a function of its own.
  */
 #if FXI_VECTOR_BYTES == 64
 enum {
@@ -440,9 +440,10 @@ FXI_GATHER_WIDTH(f64, 3)
         .weight = FXI_CONV_WEIGHTS(S), .finish = finish_##S, .rows = rows_##S,                     \
         .spread = spread_##S, .finite = finite_##S                                                 \
     }
-/* NAME is rows in the other direction: it stores neighbours apart from each other, one by one.
- * Without gaps both directions are the same copy. Several threads may write the elements of one
- * cache line at the same time, so no element is stored again with its old value. */
+/* NAME copies in the opposite direction to `rows`: it stores elements that are neighbours in s
+ * apart from each other, one by one. With a stride of 1 both directions are the same copy. Several
+ * threads may write elements of one cache line at the same time, so the elements between must not
+ * be stored again with their old values. */
 #define FXI_CONV_SPREAD(NAME, S, T)                                                                \
     static void NAME(const fxi_conv_rows *p)                                                       \
     {                                                                                              \

@@ -179,8 +179,8 @@ static inline vd vd_sigmoid(vd x)
     return vd_pick(negative, vd_fma(y * lost, y - 1.0, y), y);
 }
 
-/* a − b is the sum of the result, its rounded value, and *out_lost, the exact rounding error
- * (Knuth). */
+/* Returns a − b rounded. *out_lost: the exact rounding error, so that a − b is the result plus
+ * *out_lost (Knuth). */
 static inline vd vd_difference(vd a, vd b, vd *out_lost)
 {
     const vd d = a - b, back = d - a;

@@ -214,8 +214,8 @@ static FXI_INTERLEAVE void fused_exponentials(const fxi_fused_tile *t)
 #endif
 
 /* ---- sums of products across rows ------------------------------------------------------------ */
-/* acc[i] += x[i]·z[i]. Half vectors here too. The products are rounded to Float32 before they are
- * added, as in a tile. */
+/* acc[i] += x[i]·z[i], with half vectors, as above. The products are rounded to Float32 before they
+ * are added, as if they were stored in a tile. */
 static void fused_products(const float *x, const float *z, int64_t n, double *acc)
 {
     int64_t i = 0;

@@ -1,8 +1,8 @@
 /* cpu_isa_mask.h: counts and tests of Bool masks, whose bytes are 0 or 1; part of cpu_isa.h.
  *
  * The masks of attention and of one-hot targets have long runs of equal bytes, or few true ones, so
- * most of the time goes into finding out that a block has none. A branch that depends on where the
- * true elements are is mispredicted for nearly every one of them.
+ * these functions spend most of their time on blocks that have none. A branch that depends on the
+ * positions of the true elements is mispredicted for nearly every one of them.
  */
 enum { MASK_BLOCK = 64 /* bytes that are tested at once: a cache line */ };
 
@@ -13,7 +13,7 @@ static inline vl mask_load(const uint8_t *mask)
     memcpy(&v, mask, sizeof v);
     return v;
 }
-/* Eight bytes, for what is left after the vectors. */
+/* Eight bytes, for the rest after the last whole vector. */
 static inline uint64_t mask_word(const uint8_t *mask)
 {
     uint64_t bytes;
@@ -41,9 +41,9 @@ static bool mask_some_of(const uint8_t *mask, int64_t n)
     return some != 0;
 }
 
-/* The number of elements before the first block that differs from block 0 in having a true element
- * or none. Whole blocks are enough for the caller, which chooses between two ways to compute them.
- */
+/* The number of elements of the first blocks that are alike: either each has a true element
+ * (*out_some), or none has. Whole blocks are enough for the caller, which chooses between two ways
+ * to compute them. */
 static int64_t mask_run(const uint8_t *mask, int64_t n, bool *out_some)
 {
     const bool first = n < MASK_BLOCK ? mask_some_of(mask, n) : mask_some_of_block(mask);
@@ -103,8 +103,8 @@ static inline uint64_t mask_bits(const uint8_t *mask)
 #define FXI_MASK_BITS(p) mask_bits(p)
 #endif
 
-/* The positions of the true elements. Ends after the block with more than `most` of them: the
- * caller then computes all elements. */
+/* The positions of the true elements. Ends after the block in which their number exceeds `most`:
+ * the caller then computes all elements. */
 static int mask_list(const uint8_t *mask, int64_t n, int most, int64_t *list)
 {
     int listed = 0;

@@ -6,9 +6,9 @@
  * 0.4 ns an element; the C library's take 2 to 10. The polynomial of log is that of Cephes
  * (Moshier, single precision); those of exp, expm1 and erf are minimax fits of our own, each with
  * its largest error in a comment. Adding and subtracting 1.5·2²³ rounds to an integer, because SSE2
- * has no rounding instruction. Scaling by 2ⁿ is two multiplications, so that overflow and gradual
- * underflow happen by themselves; AVX-512 has an instruction for it, which gives the same bits
- * (FXI_SCALE_F32). Functions that need more digits inside than Float32 has (sin,
+ * has no rounding instruction. Scaling by 2ⁿ is two multiplications, which overflow and underflow
+ * gradually as they should; AVX-512 has an instruction for it, which gives the same bits
+ * (FXI_SCALE_F32). Functions whose intermediate results need more digits than Float32 has (sin,
  * cos, pow, atan2) are in cpu_isa_wide.h.
  */
 typedef float vf __attribute__((vector_size(FXI_VECTOR_BYTES)));
@@ -98,9 +98,9 @@ static inline vf vf_horner(vf x, const float *c, int n)
     return p;
 }
 
-/* V##_poly: the same for n ≥ 2, as two sums of even and odd powers. In one sum each addition waits
- * for the addition before it, and the processor can overlap only a few vectors. Two sums halve the
- * wait. p is in registers only if the loop is unrolled. */
+/* V##_poly: the polynomial of vf_horner, for n ≥ 2, as two sums of even and odd powers. In one sum
+ * each addition waits for the addition before it, and the processor can overlap only a few vectors.
+ * Two sums halve the wait. p is in registers only if the loop is unrolled. */
 #define FXI_POLY(V, T)                                                                             \
     static inline V V##_poly(V x, const T *c, int n)                                               \
     {                                                                                              \

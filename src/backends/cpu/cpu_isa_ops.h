@@ -302,43 +302,43 @@ FXI_SELECT_MIXED(f64, double)
 /* ---- faster than their expressions ----------------------------------------------------------- */
 /* Integer powers. The small exponents, which losses and norms use, are products in the order of
  * `power_`: the same bits, but without its loop over the bits of the exponent. */
-#define FXI_POWERS(S, T)                                                                           \
-    FXI_LOOP1(invert_##S, T, T, 1 / a)                                                             \
-    FXI_LOOP1(power0_##S, T, T, ((void)a, 1))                                                      \
-    FXI_LOOP1(power1_##S, T, T, a)                                                                 \
-    FXI_LOOP1(power2_##S, T, T, a *a)                                                              \
-    FXI_LOOP1(power3_##S, T, T, a *(a * a))                                                        \
-    FXI_LOOP1(power4_##S, T, T, (a * a) * (a * a))                                                 \
-    /* xᵏ, k > 0, of a whole tile by squaring */                                                 \
-    static void power_##S(T *d, const T *a, int n, uint64_t k)                                     \
-    {                                                                                              \
-        /* A copy, because d may be the memory of a. */                                            \
-        T b[FXI_TILE_MOST];                                                                        \
-        memcpy(b, a, (size_t)n * sizeof *b);                                                       \
-        for (int i = 0; i < n; i++)                                                                \
-            d[i] = 1;                                                                              \
-        for (; k; k >>= 1) {                                                                       \
-            for (int i = 0; k & 1 && i < n; i++)                                                   \
-                d[i] *= b[i];                                                                      \
-            for (int i = 0; k > 1 && i < n; i++)                                                   \
-                b[i] *= b[i];                                                                      \
-        }                                                                                          \
-    }                                                                                              \
-    /* Small exponents have their own loop, with the same bits; a negative e gives 1/x⁻ᵉ. */   \
-    static void powers_##S(void *dv, const void *const *s, int n, int64_t e)                       \
-    {                                                                                              \
-        static const fxi_tile_fn small[] = {power0_##S, power1_##S, power2_##S, power3_##S,        \
-                                            power4_##S};                                           \
-        /* Negated as unsigned: −INT64_MIN would overflow. */                                    \
-        const uint64_t k = e < 0 ? 0 - (uint64_t)e : (uint64_t)e;                                  \
-        if (k < sizeof small / sizeof *small)                                                      \
-            small[k](dv, s, n, 0);                                                                 \
-        else                                                                                       \
-            power_##S(dv, s[0], n, k);                                                             \
-        /* In place: each element is read before it is written. */                                 \
-        const void *const power[] = {dv};                                                          \
-        if (e < 0)                                                                                 \
-            invert_##S(dv, power, n, 0);                                                           \
+#define FXI_POWERS(S, T)                                                                             \
+    FXI_LOOP1(invert_##S, T, T, 1 / a)                                                               \
+    FXI_LOOP1(power0_##S, T, T, ((void)a, 1))                                                        \
+    FXI_LOOP1(power1_##S, T, T, a)                                                                   \
+    FXI_LOOP1(power2_##S, T, T, a *a)                                                                \
+    FXI_LOOP1(power3_##S, T, T, a *(a * a))                                                          \
+    FXI_LOOP1(power4_##S, T, T, (a * a) * (a * a))                                                   \
+    /* xᵏ, k > 0, of a whole tile by squaring */                                                   \
+    static void power_##S(T *d, const T *a, int n, uint64_t k)                                       \
+    {                                                                                                \
+        /* A copy, because d may be the memory of a. */                                              \
+        T b[FXI_TILE_MOST];                                                                          \
+        memcpy(b, a, (size_t)n * sizeof *b);                                                         \
+        for (int i = 0; i < n; i++)                                                                  \
+            d[i] = 1;                                                                                \
+        for (; k; k >>= 1) {                                                                         \
+            for (int i = 0; k & 1 && i < n; i++)                                                     \
+                d[i] *= b[i];                                                                        \
+            for (int i = 0; k > 1 && i < n; i++)                                                     \
+                b[i] *= b[i];                                                                        \
+        }                                                                                            \
+    }                                                                                                \
+    /* Small exponents have loops of their own, with the same bits; a negative e gives 1/x⁻ᵉ. */ \
+    static void powers_##S(void *dv, const void *const *s, int n, int64_t e)                         \
+    {                                                                                                \
+        static const fxi_tile_fn small[] = {power0_##S, power1_##S, power2_##S, power3_##S,          \
+                                            power4_##S};                                             \
+        /* Negated as unsigned: −INT64_MIN would overflow. */                                      \
+        const uint64_t k = e < 0 ? 0 - (uint64_t)e : (uint64_t)e;                                    \
+        if (k < sizeof small / sizeof *small)                                                        \
+            small[k](dv, s, n, 0);                                                                   \
+        else                                                                                         \
+            power_##S(dv, s[0], n, k);                                                               \
+        /* In place: each element is read before it is written. */                                   \
+        const void *const power[] = {dv};                                                            \
+        if (e < 0)                                                                                   \
+            invert_##S(dv, power, n, 0);                                                             \
     }
 FXI_POWERS(f32, float)
 FXI_POWERS(f64, double)

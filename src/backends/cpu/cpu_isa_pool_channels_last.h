@@ -69,8 +69,8 @@ static void pool_channels_last_max_grad(const fxi_pool_window *w)
         const vf best = pool_find(w, c), g = pool_load(w->y + c, n);
         for (int t = 0; t < w->taps; t++) {
             float *to = w->v + w->tap[t] + c;
-            /* Every tap is written, also those that get 0: where windows tile the array nothing has
-             * cleared the output. */
+            /* Every tap is written, also those that get 0, because the output is not cleared first
+             * if windows tile the array. */
             const vf share = vf_pick(vf_same(best, vf_splat((float)t)), g, (vf){0});
             pool_store(to, w->adds ? pool_load(to, n) + share : share, n);
         }
@@ -110,8 +110,8 @@ static void pool_channels_last_mean(const fxi_pool_window *w)
     }
 }
 
-/* The share is rounded before it is added, as in cpu_pool.c: both orders of memory give the same
- * bits. */
+/* The share is rounded before it is added, as in cpu_pool.c, so that both orders of memory give the
+ * same bits. */
 static void pool_channels_last_mean_grad(const fxi_pool_window *w)
 {
     for (int64_t i = 0; i < w->channels; i++) {

@@ -1,13 +1,14 @@
 /* cpu_isa_reduce.h: sums, products, maxima and minima of rows and columns; part of cpu_isa.h.
  *
- * A row has several running results: element i is added to number i mod LANES. They are folded in
- * halves at the end, so the order of additions depends on the row's length only. Columns are taken
+ * A row has several running results: element i is added to result i mod LANES. At the end they are
+ * folded in halves, so the order of additions depends on the row's length only. Columns are taken
  * eight rows at a time, so that memory is read fast and accumulators are read and written once for
  * all eight (sums of 4096×4096 along the strided axis: 2.2 ms instead of 5.8). Float32 sums and
- * products run in double, so a sum of millions of numbers is as exact as its result. max and min
- * are NaN once they have met a NaN. Sums of contiguous floats are written with vector types: of two
- * sets of 16 lanes gcc 12 keeps one in memory, where each addition waits for the previous store.
- * Comparisons become vectors only if the compiler keeps their loop, which it does for 64 lanes.
+ * products run in double, so even a sum of millions of numbers has only the error of its last
+ * rounding. max and min are NaN if any element is. Sums of contiguous floats are written with
+ * vector types: of two sets of 16 lanes gcc 12 keeps one in memory, where each addition waits for
+ * the previous store. Comparisons become vectors only if the compiler keeps their loop, which it
+ * does for 64 lanes.
  *
  * Contiguous rows that are longer than a tile come from memory. They are one stream, of which the
  * processor fetches too little in advance, so the loops fetch it. They do it ROW_AHEAD bytes in
@@ -88,8 +89,8 @@
         for (int64_t i = 0; i < n; i++)                                                            \
             a[i] = NAME##_op(a[i], l[i]);                                                          \
     }                                                                                              \
-    /* a[i] combined with two neighbours, as in the scores of two classes. One loop, because the   \
-     * compiler makes vectors of it. */                                                            \
+    /* a[i] combined with x[2·i] and x[2·i + 1], as for the scores of two classes. A loop of its \
+     * own, which the compiler vectorises. */                                                      \
     static void NAME##_pairs(const T *x, int64_t n, A *a)                                          \
     {                                                                                              \
         FXI_IVDEP                                                                                  \

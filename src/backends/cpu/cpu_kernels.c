@@ -282,8 +282,8 @@ static bool is_channels_last(const fx_step *s)
                                      : false;
 }
 
-/* Runs a kernel on Float32 copies. They are in the step's work space, that of the output after
- * those of the inputs. */
+/* Runs a kernel on Float32 copies in the step's work space: those of the inputs, then that of the
+ * output. */
 static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void *const *in,
                              void *out, fx_run *run)
 {
@@ -293,7 +293,9 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
     const bool channels_last = is_channels_last(step);
     /* A step with more inputs is a mistake of the planner. */
     if (step->nin > WIDEN_MAX_IN)
-        return FX_STATUS_INTERNAL;
+        return fxi_cpu_fail(FX_STATUS_INTERNAL, step,
+                            "%d inputs, but 16-bit inputs are converted for at most %d",
+                            (int)step->nin, (int)WIDEN_MAX_IN);
     for (int k = 0; k < step->nin; k++) {
         tensors[k] = step->in[k];
         ptrs[k] = in[k];

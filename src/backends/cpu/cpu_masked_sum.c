@@ -2,8 +2,8 @@
  *
  * In a one-hot column one element of many is true. So blocks of the mask without a true element are
  * skipped, and x is read only in the other blocks. A skipped term would be 0, which changes no sum:
- * a sum that begins with 0 is never −0. Element i is added to number i mod 16, and these are folded
- * in halves, as in cpu_isa_reduce.h.
+ * a sum that begins with 0 is never −0. Element i is added to sum i mod 16, and the 16 sums are
+ * folded in halves, as in cpu_isa_reduce.h.
  */
 #include "cpu_masked_sum.h"
 #include "cpu_simd.h"

@@ -224,7 +224,7 @@ static fx_status multiply(const fx_step *step, const void *const *in, void *c)
     g.a = a;
     g.b = b;
     g.c = c;
-    /* No element to compute. A product without terms (k = 0) still writes zeros. */
+    /* An empty C. A product without terms (k = 0) still writes zeros. */
     return n == 0 || g.m == 0 || g.n == 0 ? FX_OK : run_batch(step, &g, n, p ? p->product : NULL);
 }
 

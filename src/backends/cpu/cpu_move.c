@@ -2,9 +2,9 @@
  *
  * Movement depends on the size of an element only (1, 2, 4 or 8 bytes), not on its type; strided.h
  * does the copying. Concatenation and padding see the output as inner × axis × outer: the elements
- * that one input contributes to one outer index are contiguous in the output, so each is one read
- * of a walk. A padding of several axes sees lines of the output. Threads divide the output, not the
- * inputs.
+ * that one input contributes to one outer index are contiguous in the output, so one read of a walk
+ * copies them. A padding of several axes is computed by lines of the output. Threads divide the
+ * output, not the inputs.
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
@@ -61,7 +61,7 @@ fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out)
 {
     copy_job j = {.in = in, .out = out};
     fxi_copy_init(&j.copy, src->ndim, src->shape, src->stride, fxi_cpu_size(src->dtype));
-    /* A copy without a transpose ignores it, and so do elements of other sizes (NULL). */
+    /* NULL for sizes without a loop. A copy without a transpose does not use it. */
     j.copy.block = fxi_cpu_simd()->transpose[j.copy.size];
     /* An empty array. */
     if (j.copy.parts == 0)
@@ -77,9 +77,11 @@ fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out)
 fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
-    /* Only a mistake in the planner leads here. */
+    /* Otherwise the planner has made a mistake. */
     if (fx_tensor_length(&step->in[0]) != fx_tensor_length(&step->out))
-        return fxi_cpu_fail(FX_STATUS_INTERNAL, step, "sizes of input and output differ");
+        return fxi_cpu_fail(
+            FX_STATUS_INTERNAL, step, "the input has %lld elements, but the output has %lld",
+            (long long)fx_tensor_length(&step->in[0]), (long long)fx_tensor_length(&step->out));
     return fxi_cpu_copy(&step->in[0], in[0], out);
 }
 

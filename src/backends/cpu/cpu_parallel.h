@@ -60,7 +60,7 @@ static inline int64_t fxi_cpu_max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The number of pieces of b items that a items need; 0 for a below 0. */
+/* ⌈a / b⌉ for b > 0; 0 if a is negative. */
 static inline int64_t fxi_cpu_divide_up(int64_t a, int64_t b)
 {
     return a <= 0 ? 0 : (a + b - 1) / b;

@@ -2,8 +2,8 @@
  * large convolutions of the CPU backend.
  *
  * The library is opened when a plan first contains a step that repays the time for loading it (31
- * ms for a whole process), so a program of small networks never opens it. FX_ONEDNN=0 switches it
- * off. If the library is missing or cannot be used, the CPU's own kernels compute everything.
+ * ms), so a program of small networks never opens it. FX_ONEDNN=0 switches it off. If the library
+ * is missing or cannot be used, the CPU's own kernels compute everything.
  */
 #include "cpu_plugin.h"
 #include "c_text.h"

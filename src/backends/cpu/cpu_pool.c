@@ -53,8 +53,8 @@ typedef struct row {
     void *out;
 } row;
 
-/* Which taps along axis 1 or 2 are inside is the same for the whole row, so it is found once a
- * row. */
+/* Finds the taps along axis 1 or 2 that are inside the array. They are the same for all windows of
+ * a row. */
 static void clip(const geometry *g, int axis, int64_t position, row *r)
 {
     const int64_t first = position * g->stride[axis] - g->before[axis],

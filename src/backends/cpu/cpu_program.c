@@ -44,10 +44,11 @@ enum {
     SCRATCH_BYTES = 48 * 1024,
     /* One vector of Float32 with AVX-512: shorter tiles would leave lanes idle. */
     LEAST_TILE = 16,
-    /* The time of gathering an operand, in calls of a loop: for a tile, for each stretch in it. */
+    /* The time of gathering an operand, in calls of a loop: GATHER_TILE for each tile, and
+     * GATHER_STRETCH for each stretch in it. */
     GATHER_TILE = 8,
     GATHER_STRETCH = 2,
-    /* Elements: gathering shorter rows takes less time than the additional calls for shorter tiles.
+    /* Elements of a row: gathering shorter rows takes less time than more calls for shorter tiles.
      */
     LEAST_TOGETHER = 64,
 };
@@ -594,8 +595,8 @@ fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
 {
     builder m = {.spec = spec, .simd = fxi_cpu_simd(), .nregs = spec->nin + spec->program.n};
     *out_program = NULL;
-    /* The planner makes at most 24 inputs and 64 instructions (group.h), so this is a mistake
-     * there. */
+    /* The planner makes at most 24 inputs and 64 instructions (group.h), so more are a mistake of
+     * the planner. */
     if (m.nregs > MAX_REGISTERS || spec->nin > FXI_PROGRAM_OPERANDS || spec->program.n < 1)
         return FX_STATUS_INTERNAL;
     m.p = allocate(spec);

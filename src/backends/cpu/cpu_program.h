@@ -61,9 +61,9 @@ void fxi_program_run_parallel(const fxi_program *p, const fxi_program_args *args
 /* Nanoseconds that an element costs one thread, roughly (cpu_parallel.h). */
 double fxi_program_cost(const fxi_program *p);
 
-/* Repeats the first `have` bytes up to `need` bytes. Copies whole blocks, each from a whole number
- * of periods before, so up to 63 bytes after `need` are overwritten. Calls of memcpy would
- * take longer: most periods are a few numbers. */
+/* Repeats the first `have` bytes up to `need` bytes. Each copy reads a whole number of periods
+ * earlier. It copies a whole block, so up to 63 bytes after `need` are overwritten. Calls of memcpy
+ * would take longer, because most periods are a few numbers. */
 static inline void fxi_fill_period(char *to, size_t have, size_t need)
 {
     enum { BLOCK = 64 };

@@ -38,13 +38,13 @@ typedef struct reduction {
     fxi_walk kept, reduced; /* walks over the axes other than the two below */
     int64_t width, stride;  /* size and stride of the kept axis of a tile; 1 if tiles are one row */
     int64_t most;           /* results of a tile, at most */
-    int64_t terms, pitch;   /* size and stride of the reduced axis that a row or column follows */
-    int64_t outer;          /* number of positions of `reduced` */
-    int64_t tiles, items;   /* tiles along `width`; all tiles */
-    int64_t longest;        /* size of the axis that pieces divide */
-    double cost;            /* nanoseconds for one thread, roughly */
-    int64_t pieces, parts;  /* pieces of an item's terms; parts of all items */
-    char *partial;          /* accumulators by piece and item, where terms are divided; else NULL */
+    int64_t terms, pitch;  /* size and stride of the reduced axis that a row or column runs along */
+    int64_t outer;         /* number of positions of `reduced` */
+    int64_t tiles, items;  /* tiles along `width`; all tiles */
+    int64_t longest;       /* size of the axis that pieces divide */
+    double cost;           /* nanoseconds for one thread, roughly */
+    int64_t pieces, parts; /* pieces of an item's terms; parts of all items */
+    char *partial;         /* accumulators by piece and item, where terms are divided; else NULL */
 } reduction;
 
 /* Adds n terms of m results to their accumulators. `x`: the first term of the first result. */
@@ -78,7 +78,7 @@ static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece,
         add_terms(r, fxi_at(r->in, at + w.offset + from * r->pitch, r->size), m, to - from, acc);
 }
 
-/* All pieces of an item are items × width apart, so merging reads them at a constant distance. */
+/* The accumulators of a piece of an item. Those of its next piece are at a constant distance. */
 static char *partial_of(const reduction *r, int64_t piece, int64_t item)
 {
     const int64_t width = fxi_cpu_min(r->width, r->most);
@@ -167,8 +167,7 @@ static void describe(reduction *r, const fx_step *step)
     fxi_walk_axes(&r->kept, t, mask, false);
     fxi_walk_axes(&r->reduced, t, mask, true);
     r->columns = by_columns(r, fold);
-    /* The innermost reduced axis is followed by the loops of the reducer; the walk has the others.
-     */
+    /* The reducer's loops run along the innermost reduced axis, the walk over the others. */
     const int64_t all = fxi_walk_length(&r->reduced);
     fxi_walk_pop(&r->reduced, &r->terms, &r->pitch);
     const bool rows =
@@ -272,9 +271,12 @@ fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, 
     const bool index = fold == FX_REDUCE_ARGMAX || fold == FX_REDUCE_ARGMIN;
     const bool wide = fold == FX_REDUCE_SUM && step->in[0].dtype == FX_DTYPE_F32 &&
                       step->out.dtype == FX_DTYPE_F64;
+    const int expected = index ? FX_DTYPE_I64 : step->in[0].dtype;
     /* The planner makes no other combination. */
-    if (!wide && step->out.dtype != (index ? FX_DTYPE_I64 : step->in[0].dtype))
-        return fxi_cpu_fail(FX_STATUS_INTERNAL, step, "element types differ");
+    if (!wide && step->out.dtype != expected)
+        return fxi_cpu_fail(FX_STATUS_INTERNAL, step, "expected a result of type %s, got %s",
+                            fx_dtype_name((fx_dtype)expected),
+                            fx_dtype_name((fx_dtype)step->out.dtype));
     return fx_tensor_length(&step->out) ? reduce_tensor(step, in[0], out) : FX_OK;
 }
 

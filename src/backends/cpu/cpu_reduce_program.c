@@ -1,8 +1,8 @@
 /* cpu_reduce_program.c: reductions whose terms are computed by a program instead of being read.
  *
- * The program's tiles go to the reducer while they are in the cache. The planner promises that the
- * space is inner × kept × outer axes: the inner and the outer ones are reduced, each group is
- * collapsed, and any of them may have size 1.
+ * The reducer reads the program's tiles while they are in the cache. The planner guarantees that
+ * the axes of the terms are, in this order, inner, kept and outer ones. The inner and the outer
+ * axes are reduced. Each group is collapsed to one axis, which may have size 1.
  *
  * Threads share the results if there are enough of them, else the terms: each piece of the terms
  * has accumulators of its own, which are merged in order. The division depends on shapes and on the
@@ -59,7 +59,7 @@ static void take_rows(void *user, const void *const *shown, int64_t at, int n)
     for (int64_t done = 0, m; done < n; done += m, at += m) {
         const int64_t left = r->inner - at % r->inner;
         m = left < n - done ? left : n - done;
-        /* The outer reduced axes lead to the same results again, hence the remainder. */
+        /* The remainder, because each position of the outer axes adds to the same results. */
         r->op->row(x + done * (int64_t)r->size, m, 1,
                    t->acc + at / r->inner % r->kept * (int64_t)r->op->size);
     }
@@ -153,7 +153,7 @@ static void split_space(reduction *r, const fx_tensor *t, uint32_t mask)
 {
     int k = 0;
     r->inner = r->kept = r->outer = 1;
-    /* Axes of size 1 belong to either group. */
+    /* An axis of size 1 fits in any group. */
     for (; k < t->ndim && (t->shape[k] == 1 || FXI_AXIS_IN(mask, k)); k++)
         r->inner *= t->shape[k];
     for (; k < t->ndim && (t->shape[k] == 1 || !FXI_AXIS_IN(mask, k)); k++)

@@ -110,20 +110,21 @@ static bool only_reduces(const fxi_row_plan *p)
 /* The length of a tile that is part of a row. As large as the first-level cache allows, because
  * each call costs time of its own and each reduction ends with a fold: softmax of 1024 rows of 1000
  * takes 0.41 ms with whole rows and 0.62 with tiles of 256. The tiles of a row are about equal.
- * Tiles of equal numbers do not count: elements read a single number by its address wherever their
- * operation has a loop for that. */
+ * Tiles of equal numbers do not count: most operations on elements have a loop that reads a single
+ * number at its address. */
 static int32_t part_of_row(const fxi_row_plan *p, const fxi_row_scratch *scratch)
 {
     int64_t tiles = p->nmovers;
     const int64_t piece = p->stretch;
     for (int k = p->nin + p->nout; k < p->nlocations; k++)
         tiles += scratch->use[k] == FXI_SCRATCH_TILE || scratch->use[k] == FXI_SCRATCH_FILLED;
-    /* Never shorter than 256 elements: then calls would cost more than their elements. */
     const int64_t bytes =
         fxi_cpu_max(1, tiles * (int64_t)scratch->width); /* a step may have no tiles */
-    /* Reducers take any number of elements. Of more than FXI_TILE_MOST they fetch those that
-     * follow, for which they would wait otherwise. TILE_BYTES alone bounds such a tile. */
+    /* Reducers take any number of elements. If a tile has more than FXI_TILE_MOST, they prefetch
+     * the elements after it, for which they would wait otherwise. Only TILE_BYTES bounds such a
+     * tile. */
     const int64_t most = only_reduces(p) ? INT32_MAX : FXI_TILE_MOST;
+    /* At least 256 elements: in shorter tiles, calls would cost more than their elements. */
     const int64_t tile = fxi_cpu_min(most, fxi_cpu_max(FXI_TILE, TILE_BYTES / bytes));
     const int64_t parts = (piece + tile - 1) / tile, each = (piece + parts - 1) / parts;
     return (int32_t)((each + 15) / 16 * 16);

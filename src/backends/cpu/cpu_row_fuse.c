@@ -74,7 +74,7 @@ static bool is_dead(const finder *f, int32_t k, int16_t at)
     return true;
 }
 
-/* Does the result of call k − 1 go past the caches in call k? */
+/* Does call k store the result of call k − 1 past the caches, and is that its only use? */
 static bool is_streamed(const finder *f, int32_t k)
 {
     const int16_t from = call_at(f, k - 1)->to;
@@ -82,8 +82,8 @@ static bool is_streamed(const finder *f, int32_t k)
            is_dead(f, k + 1, from);
 }
 
-/* The result of a sequence that is stored past the caches needs no tile: its loop stores it there.
- * Ends a sequence with call k − 1, or with the store of its result in call k. */
+/* Ends a sequence with call k − 1. If call k stores the result past the caches, the sequence
+ * includes call k: its loop stores the result itself, without a tile. */
 static void end_with(const finder *f, int32_t first, int32_t k, fxi_row_fused *out)
 {
     out->streams = is_streamed(f, k);

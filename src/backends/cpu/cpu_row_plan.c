@@ -541,8 +541,8 @@ static fxi_tile_fn store_of(const builder *m, int dtype)
     return bytes >= FXI_STREAM_BYTES ? fxi_row_stream : NULL;
 }
 
-/* Chooses where task k stores its elements. A loop may work in place if its operand's
- * elements have the result's size; hence those are freed before. */
+/* Chooses where task k stores its elements. A loop may work in place if its operand's elements have
+ * the result's size: those tiles are freed before the result takes one. */
 static void assign_elements(builder *m, int k)
 {
     const int r = m->tasks[k].result, out = location_of_output(m, r);

@@ -186,8 +186,9 @@ typedef struct fxi_conv_masked_core {
     int lanes;
     int channels; /* of a group, of x and of y: with more, the other methods are faster */
     void (*planes[2][3][2])(const fxi_conv_masked *p); /* [stride − 1][][columns − 1]: y */
-    void (*spread[3])(const fxi_conv_masked *p); /* one plane of y, the gradient of an array that is
-                                                    read with strides of 2; x is the other one */
+    void (*spread[3])(
+        const fxi_conv_masked *p); /* one plane of y, the gradient of an array that the
+                                      convolution reads with strides of 2; x: gy */
     void (*weight[2][3][2])(const fxi_conv_masked *p);     /* sums += those of one plane of x and of
                                                               the columns' planes of y, which is read */
     void (*add_lanes)(const fxi_conv_masked *p, float *w); /* w = the sums of the lanes */

@@ -45,7 +45,8 @@ static bool is_masked_sum(const fx_instr *a, const fx_instr *b)
 }
 
 /* The instruction whose result instruction k alone reads, and that may be computed in the same
- * loop; NONE if there is none. The later one of two: its operands are kept for a shorter time. */
+ * loop; NONE if there is none. If there are two, the later one, because its operands are then kept
+ * for a shorter time. */
 static int first_of_pair(const fx_instr *instr, int nin, int k, const uint8_t *uses,
                          const bool *is_second)
 {

@@ -22,7 +22,7 @@ static inline size_t fxi_cpu_register_size(int dtype)
 }
 
 /* Divides a program of `nin` inputs into tasks, and returns their number. `kept`: the registers
- * that something else than the program reads. */
+ * that are also read outside of the program. */
 int fxi_cpu_tasks(const fx_program *program, int nin, const bool *kept, fxi_cpu_task *tasks);
 
 /* The loop of an elementwise task; NULL if the type does not support the operation. `scalars`: bits

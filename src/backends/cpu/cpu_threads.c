@@ -1,8 +1,8 @@
 /* cpu_threads.c: how many threads the CPU's kernels may use.
  *
  * The default is FX_NUM_THREADS, else the number of cores that the process may use (cores.h), which
- * is less than the machine's in a container. It is read at the first use, not at start, so that a
- * program may set the variable.
+ * may be less than the machine's, for example in a container. The variable is read at the first
+ * use, so that a program may set it.
  */
 #include "cpu_threads.h"
 #include "cores.h"
@@ -15,7 +15,7 @@ static int chosen; /* atomic; 0: not decided yet */
 static int default_threads(void)
 {
     const int cores = fxi_system_cores();
-    bool warned = false; /* the number is decided once, and again after fx_set_num_threads(0) */
+    bool warned = false; /* each call reports a wrong value: there are few calls */
     return (int)fxi_number_variable("FX_NUM_THREADS", 1, INT_MAX, cores, &warned);
 }
 

@@ -2,8 +2,8 @@
  *
  * A step is divided by images. Weights are packed once a run, in the layout that the primitive
  * prefers. oneDNN computes cross-correlation only, so the kernel of a true convolution is reversed
- * first. In the gradient of the weights every part has a sum of its own, and the sums are added in
- * order.
+ * first. In the gradient of the weights every part has sums of its own, which are then added in the
+ * order of the parts.
  *
  * Packed weights are not kept from run to run: they change in every training step, and packing
  * takes a few per cent of one convolution.
@@ -15,7 +15,7 @@
 enum { X, W, Y, OPERANDS };
 enum { MOST_PARTS = 32, BLOCK = 1 << 14 };
 static const double PART_WORK = 32e6;      /* the fewest multiplications and additions of a part */
-static const double SUM_WORK = 100e6;      /* the same for a part with a sum of its own */
+static const double SUM_WORK = 100e6;      /* the same, for the gradient of weights */
 static const int64_t SUM_BYTES = 32 << 20; /* bytes of all sums, at most */
 
 typedef struct conv {
@@ -359,7 +359,7 @@ static fx_status run_with_infinite_gy(const conv *c, const void *const *in, void
 static fx_status run(const void *self, const void *const *in, void *out, void *work)
 {
     const conv *c = self;
-    if (fxi_conv_asks_gy(&c->attr) &&
+    if (fxi_conv_must_test_gy(&c->attr) &&
         !fxi_conv_finite(c->inputs[1].dtype, in[1],
                          fxi_length(c->inputs[1].ndim, c->inputs[1].shape)))
         return run_with_infinite_gy(c, in, out, work);

@@ -2,8 +2,8 @@
  *
  * oneDNN's last axis is the fastest, so for oneDNN our column-major C = A·B is Cᵀ = Bᵀ·Aᵀ: its
  * source is Bᵀ, its weights are Aᵀ, and a transpose is another order of strides. The product is
- * divided along one axis of C, the last batch axis or else the longer side, into parts of one size
- * and a shorter last one.
+ * divided along one axis of C: the last batch axis or else the longer side. All parts have the same
+ * size, but the last one may be shorter.
  */
 #include "onednn.h"
 #include "strided.h"

@@ -8,7 +8,7 @@
  *     y[o] = Σ_{k, c} x[o·stride − before + k·dilation, c]·w[tap(k), c],
  *     tap(k) = flipped ? k : K−1−k
  * So the gradient of x sums over (k, o) with o·stride − before + k·dilation = i, and the gradient
- * of w over all o. Convolutions of one or two spatial axes get further axes of size 1.
+ * of w over all o. Convolutions of one or two spatial axes are treated as three, with sizes of 1.
  */
 #include "ref_kernels.h"
 
@@ -21,7 +21,7 @@ fx_status fxi_ref_matmul(const fx_step *s, const void *const *in, void *out, fx_
     const int64_t inner = a->shape[ta ? 0 : 1], n = fxi_ref_length(&s->out);
     for (int64_t i = 0; i < n; i++) {
         fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
-        /* Broadcast axes need nothing: fxi_ref_offset ignores the index on an axis of size 1. */
+        /* Also right for broadcast axes: fxi_ref_offset ignores the index on an axis of size 1. */
         for (int d = 2; d < FX_MAX_DIMS; d++)
             ia[d] = ib[d] = index[d];
         ia[ta ? 1 : 0] = index[0];
@@ -77,10 +77,11 @@ static geometry describe(const fx_step *s)
     return g;
 }
 
-/* Column-major position of (i0, i1, i2, channel, last) in a dense tensor. */
-static int64_t at5(const int64_t *size, int64_t channels, const int64_t *i, int64_t c, int64_t last)
+/* Column-major position of element (i0, i1, i2, c, n) of a dense tensor; n: the image, or the
+ * output channel of a kernel. */
+static int64_t at5(const int64_t *size, int64_t channels, const int64_t *i, int64_t c, int64_t n)
 {
-    return i[0] + size[0] * (i[1] + size[1] * (i[2] + size[2] * (c + channels * last)));
+    return i[0] + size[0] * (i[1] + size[1] * (i[2] + size[2] * (c + channels * n)));
 }
 
 static int64_t at_w(const geometry *g, const tap_position *p, int64_t in, int64_t out)
@@ -153,8 +154,8 @@ static fxi_ref_value data_one(const geometry *g, int dtype, const void *gy, cons
     for (int64_t out = first; out < first + g->out_group; out++)
         for (int64_t k = 0; k < taps; k++) {
             fxi_ref_unravel3(k, g->k, p.k);
-            /* Every y that reads this x by tap k adds to its gradient; there is none where strides
-             * skip x. */
+            /* Every y that reads this x by tap k adds to its gradient. No y reads an x that the
+             * strides skip. */
             if (solve_y(g, &p))
                 sum = fxi_ref_sum2(
                     dtype, sum,

@@ -96,8 +96,9 @@ fxi_ref_value fxi_ref_number(int dtype, int64_t x)
     /* Directly to float: through double a large integer would be rounded twice. */
     if (dtype == FX_DTYPE_F32)
         return (fxi_ref_value){.real = (double)(float)x};
-    /* BFloat16 has 8 significant bits: a double has all that decides how the integer is rounded if
-     * the bits below 2^11 become one bit. */
+    /* A double has 53 bits, so it would round a larger integer a first time. To prevent that, the
+     * lowest 11 bits become one bit, if any is set. BFloat16 keeps 8 bits: of bits so low, its
+     * rounding depends only on whether any is set. So the result is that of one rounding. */
     const int64_t most = INT64_C(1) << 53;
     if (dtype == FX_DTYPE_BF16 && (x > most || x < -most) && x % 2048 != 0)
         x = (x / 2048) * 2048 + (x > 0 ? 1024 : -1024);
@@ -109,7 +110,7 @@ static int64_t saturate(int dtype, double x)
 {
     static const struct {
         int64_t low, high;
-        double end; /* the first number above */
+        double end; /* high + 1 */
     } range[FX_DTYPE_COUNT] = {
         [FX_DTYPE_I32] = {INT32_MIN, INT32_MAX, 0x1p31},
         [FX_DTYPE_I64] = {INT64_MIN, INT64_MAX, 0x1p63},
