@@ -52,10 +52,10 @@ static fx_array *shaped(fx_array *v, int64_t from, int64_t to, const fx_array *x
     return fxi_reshape(fx_slice(v, 0, from, to), fx_ndims(x), sizes);
 }
 
-/* A one-element vector of the type of x, on its device. */
+/* A one-element vector of the type of x. It is joined to an array of a device, so it needs none. */
 static fx_array *number_like(const fx_array *x, double value)
 {
-    return fx_to(fx_array_device(x), fx_full_dtype(fx_eltype(x), value, 1));
+    return fx_full_dtype(fx_eltype(x), value, 1);
 }
 
 /* (1−m)·old + m·factor·new, as a constant in the element type of `old`. */
