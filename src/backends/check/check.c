@@ -143,8 +143,8 @@ static fx_status check_sync(fx_device *device)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* An entry that the inner backend lacks must be NULL here too, because the library tests entries to
- * learn a backend's abilities. `info` and `sync` are there in any case: `info` switches the pool
- * off, and `sync` verifies all memory. */
+ * learn a backend's abilities. `info` and `sync` are set even then: `info` switches the pool off,
+ * and `sync` verifies all memory. */
 static fx_backend table_over(const fx_backend *inner, const char *name)
 {
     return (fx_backend){.head = FX_BACKEND_HEAD(name),

@@ -73,7 +73,7 @@
         }                                                                                          \
     }
 
-/* The same expression with one operand that is a single value: the second (_vs) or the first (_sv).
+/* FXI_LOOP2, and loops in which one operand is a single value: the second (_vs) or the first (_sv).
  * The single value then needs no tile of copies. */
 #define FXI_LOOP2_MIXED(NAME, T, R, EXPR)                                                          \
     FXI_LOOP2(NAME, T, R, EXPR)                                                                    \

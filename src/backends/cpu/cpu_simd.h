@@ -364,7 +364,7 @@ typedef struct fxi_simd {
     const fxi_tile_fn (*cast)[FXI_C_COUNT]; /* [from][to] */
     const fxi_tile_fn *cast_odd;            /* [from]: to Float32, rounded to odd */
     const fxi_tile_fn *round;        /* [0] Float32 to Float16 values, [1] to BFloat16 values */
-    const fxi_tile_fn *load, *store; /* the same for 16-bit memory ↔ Float32 registers */
+    const fxi_tile_fn *load, *store; /* [0] Float16, [1] BFloat16: to Float32 and back */
     /* Copies that bypass the caches. After the last one of an array, call `stream_end`; other
      * threads may read the array only then. */
     void (*stream)(void *d, const void *s, size_t bytes);
