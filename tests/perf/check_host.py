@@ -7,6 +7,8 @@ instructions of the simulated driver itself are subtracted. A training step may 
 and 150 µs (VGG), of which the backend 3 µs; the limits below are these times for a processor that
 executes 4 instructions in a nanosecond. VGG has a sixteenth of its channels, which changes no launch.
 
+On Metal, encoding a kernel may take half a microsecond, with everything around it in the backend.
+
 At the end the MLP is trained with kernels that compute: a training step may take half a second of the processor's time.
 
 Usage: check_host.py RUNNER
@@ -28,17 +30,20 @@ CASES = [  # name, options, training steps of both runs, µs of a training step
 ]
 BACKEND_US = 3
 COMPUTED, COMPUTED_SECONDS = "gpu/train-mlp-784-256-10-b64", 0.5
-DRIVER, BACKEND = "libcuda.so.1", "libcflux-cuda.so"
+ENCODED, ENCODING_US = "gpu/train-mlp-784-256-10-b64", 0.5
+CUDA = ("cuda:0", "libcuda.so.1", "libcflux-cuda.so")
+METAL = ("metal:0", "libmetal-simulated.so", "libcflux-metal.so")
+LAUNCH = "compute_dispatch"  # the simulated Metal's function
 
 
-def entered(path):
+def entered(path, driver, backend):
     """From callgrind's file: the instructions of all calls into the driver, and into the backend,
-    each with everything that is called there."""
-    names, cost = {}, {DRIVER: 0, BACKEND: 0}
-    here = there = ""
+    each with everything that is called there; and the number of launches on Metal."""
+    objects, functions, cost, launches = {}, {}, {driver: 0, backend: 0}, 0
+    here = there = called = ""
     calls = False
 
-    def name(text):
+    def name(text, names):
         number, full = re.match(r"(\(\d+\))(?: (.*))?$", text.strip()).groups()
         names.setdefault(number, full)
         return names[number]
@@ -46,30 +51,38 @@ def entered(path):
     with open(path, encoding="utf-8") as f:
         for line in f:
             if line.startswith("ob="):
-                here = name(line[3:])
+                here = name(line[3:], objects)
             elif line.startswith("cob="):
-                there = name(line[4:])
+                there = name(line[4:], objects)
+            elif line.startswith("fn="):
+                name(line[3:], functions)
+            elif line.startswith("cfn="):
+                called = name(line[4:], functions)
             elif line.startswith("calls="):
+                launches += int(line[6:].split()[0]) if called == LAUNCH else 0
                 calls = True
             elif calls:  # the line of the call: position, instructions
                 for library in cost:
                     if there and there.endswith(library) and not here.endswith(library):
                         cost[library] += int(line.split()[1])
                 calls, there = False, ""
-    return cost
+    return cost[driver], cost[backend], launches
 
 
-def run(runner, case, options, steps):
-    """Instructions of the process, of the driver and of the backend without the driver."""
+def run(runner, case, options, steps, where=CUDA):
+    """Instructions of the process, of the driver and of the backend without the driver, and launches."""
+    device, *libraries = where
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "callgrind")
-        ran = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", runner, "--device", "cuda:0",
-                              *options, "--count", case, str(steps)], text=True, capture_output=True, check=False)
+        plugins = os.environ["FX_PLUGIN_PATH"] + ("/tests/sim/metal" if where == METAL else "")
+        ran = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", runner, "--device", device,
+                              *options, "--count", case, str(steps)], text=True, capture_output=True, check=False,
+                             env={**os.environ, "FX_PLUGIN_PATH": plugins})
         collected = re.search(r"Collected : (\d+)", ran.stderr)
         if ran.returncode != 0 or not collected:
             sys.exit(f"{case}: {ran.stdout}{ran.stderr}")
-        cost = entered(out)
-        return int(collected.group(1)), cost[DRIVER], cost[BACKEND] - cost[DRIVER]
+        driver, backend, launches = entered(out, *libraries)
+        return int(collected.group(1)), driver, backend - driver, launches
 
 
 def processor_seconds(runner, case, steps):
@@ -91,12 +104,18 @@ def main():
         # Compiling kernels costs the host too, so the first run only fills the simulator's cache.
         subprocess.run([runner, "--device", "cuda:0", *options, "--count", case, "3"], check=True, stderr=subprocess.DEVNULL)
         a, b = run(runner, case, options, few), run(runner, case, options, many)
-        every, driver, backend = ((y - x) / (many - few) for x, y in zip(a, b))
+        every, driver, backend, _ = ((y - x) / (many - few) for x, y in zip(a, b))
         host = every - driver
         print(f"{case}: {host:.0f} instructions, {host / PER_US:.1f} of {limit} µs; backend {backend:.0f}, "
               f"{backend / PER_US:.1f} of {BACKEND_US} µs")
         # A count of a few thousand would mean that no training step was run.
         wrong += not 10000 < host < limit * PER_US or not 500 < backend < BACKEND_US * PER_US
+    few, many = 20, 60
+    a, b = (run(runner, ENCODED, [], steps, METAL) for steps in (few, many))
+    launches, encoding = (b[3] - a[3]) / (many - few), (b[2] - a[2]) / (b[3] - a[3])
+    print(f"{ENCODED} on Metal: {launches:.1f} kernels, {encoding:.0f} instructions to encode one, "
+          f"{encoding / PER_US:.2f} of {ENCODING_US} µs")
+    wrong += launches < 5 or not 50 < encoding < ENCODING_US * PER_US
     few, many = (processor_seconds(runner, COMPUTED, steps) for steps in (5, 15))
     print(f"{COMPUTED} with simulated kernels: {(many - few) / 10:.3f} of {COMPUTED_SECONDS} s")
     # A training step that computes nothing takes 10 µs.

@@ -285,5 +285,7 @@ int sim_graphs_live(void);
 /* The error with which this call of a function is to fail; 0: none. */
 int sim_script(const char *function, bool *out_lost);
 int64_t sim_setting(const char *name, int64_t usual);
+/* Is SIM_NOTHING set? */
+bool sim_computes_nothing(void);
 
 #endif

@@ -48,10 +48,7 @@ static int run_call(sim_device *d, sim_call *c)
 /* With SIM_NOTHING kernels, graphs and calls of libraries are queued but compute nothing. */
 static bool computes_nothing(sim_kind kind)
 {
-    static int set = -1;
-    if (set < 0)
-        set = (int)sim_setting("SIM_NOTHING", 0);
-    return set && (kind == SIM_LAUNCH || kind == SIM_CALL || kind == SIM_GRAPH);
+    return (kind == SIM_LAUNCH || kind == SIM_CALL || kind == SIM_GRAPH) && sim_computes_nothing();
 }
 
 /* Events read a simulated clock, so that measured times do not depend on the machine. It advances

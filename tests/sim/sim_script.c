@@ -90,3 +90,11 @@ int64_t sim_setting(const char *name, int64_t usual)
     const char *text = getenv(name);
     return text && *text ? strtoll(text, NULL, 10) : usual;
 }
+
+bool sim_computes_nothing(void)
+{
+    static int set = -1;
+    if (set < 0)
+        set = sim_setting("SIM_NOTHING", 0) != 0;
+    return set;
+}

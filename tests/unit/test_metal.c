@@ -183,7 +183,7 @@ static void errors_name_their_cause(void **state)
 
 static void objects_do_not_accumulate(void **state)
 {
-    static const row rows[] = {{"", "2000", {", 0 objects more"}},
+    static const row rows[] = {{"", "10000", {", 0 objects more"}},
                                {"SIM_DEFER=1", "400", {", 0 objects more"}}};
     (void)state;
     CHECK(rows);
