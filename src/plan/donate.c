@@ -12,7 +12,7 @@
 
 /* Step numbers in this struct are positions before order_steps. */
 typedef struct donation {
-    bool *last;       /* per step: it runs after all others, because it overwrites their input */
+    bool *at_end;     /* per step: it runs after all others, because it overwrites their input */
     int32_t *taken;   /* per leaf value: 1 + the step that overwrites it; 0: none */
     bool *late;       /* per value: its step overwrites a leaf, or reads a late value */
     int32_t *results; /* per value: number of the plan's results that are in it */
@@ -21,11 +21,11 @@ typedef struct donation {
 
 static bool start(const fxi_plan *p, donation *d)
 {
-    d->last = fxi_calloc((size_t)p->nsteps + 1, sizeof *d->last);
+    d->at_end = fxi_calloc((size_t)p->nsteps + 1, sizeof *d->at_end);
     d->taken = fxi_calloc((size_t)p->nvalues + 1, sizeof *d->taken);
     d->late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d->late);
     d->results = fxi_calloc((size_t)p->nvalues + 1, sizeof *d->results);
-    if (!fxi_uses_list(p, &d->uses) || !d->last || !d->taken || !d->late || !d->results)
+    if (!fxi_uses_list(p, &d->uses) || !d->at_end || !d->taken || !d->late || !d->results)
         return false;
     for (int32_t k = 0; k < p->noutputs; k++)
         d->results[p->results[k].value]++;
@@ -43,11 +43,11 @@ static bool read_elsewhere(const donation *d, int32_t v, int32_t m)
 
 /* Will a step read the old value after step m has overwritten it? Steps that were moved to the end
  * count, and all steps after m unless m itself moves to the end. */
-static bool read_later(const donation *d, int32_t leaf, int32_t m, bool last)
+static bool read_later(const donation *d, int32_t leaf, int32_t m, bool at_end)
 {
     for (int32_t r = d->uses.first[leaf]; r < d->uses.first[leaf + 1]; r++) {
         const int32_t i = d->uses.reader[r];
-        if (i != m && (d->last[i] || (!last && i > m)))
+        if (i != m && (d->at_end[i] || (!at_end && i > m)))
             return true;
     }
     return false;
@@ -73,14 +73,14 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
     if (d->results[v] > 1 || d->results[leaf] > 0)
         return "the old or the new value is also another result";
     /* The step may move to the end only if no step reads any of its outputs. */
-    bool last = true;
-    for (int32_t i = 0; i < fx_step_outputs(&p->steps[m]) && last; i++)
-        last = !read_elsewhere(d, fx_step_output(&p->steps[m], i), m);
-    if (read_later(d, leaf, m, last))
+    bool at_end = true;
+    for (int32_t i = 0; i < fx_step_outputs(&p->steps[m]) && at_end; i++)
+        at_end = !read_elsewhere(d, fx_step_output(&p->steps[m], i), m);
+    if (read_later(d, leaf, m, at_end))
         return "a later step reads the old value";
     /* Two steps at the end must not read each other's old values: whichever runs second would read
      * the new one. */
-    for (int i = 0; i < p->steps[m].nin && last; i++) {
+    for (int i = 0; i < p->steps[m].nin && at_end; i++) {
         const int32_t by = d->taken[p->steps[m].in_value[i]];
         if (by && by != m + 1)
             return "the step reads another value that is replaced";
@@ -88,7 +88,7 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
     p->buffer_bytes[p->values[v].index] = -1; /* −1: the run allocates no buffer */
     p->values[v].kind = FXI_VALUE_DONATED;
     p->values[v].index = p->values[leaf].index;
-    d->last[m] = last;
+    d->at_end[m] = at_end;
     d->taken[leaf] = m + 1;
     return NULL;
 }
@@ -115,7 +115,7 @@ static void order_steps(const fxi_plan *p, donation *d, fx_step *ordered)
     /* Both passes keep the order of the list, so inputs still come before consumers. */
     for (int pass = 0; pass < 2; pass++)
         for (int32_t i = 0; i < p->nsteps; i++)
-            if (d->late[p->steps[i].out_value] && d->last[i] == (pass == 1))
+            if (d->late[p->steps[i].out_value] && d->at_end[i] == (pass == 1))
                 ordered[n++] = p->steps[i];
 }
 
@@ -152,7 +152,7 @@ bool fxi_donate(fxi_builder *b)
         order_steps(p, &d, ordered);
         memcpy(p->steps, ordered, (size_t)p->nsteps * sizeof *ordered);
     }
-    fxi_free(d.last);
+    fxi_free(d.at_end);
     fxi_free(d.taken);
     fxi_free(d.late);
     fxi_free(d.results);
