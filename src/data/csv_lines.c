@@ -290,9 +290,10 @@ static char *replace_mark(fxi_field f, char mark, char other)
 }
 
 /* strtof stops at a separator or at the line's terminator, so it can parse the line in place. It
- * accepts only a decimal point. If the decimal mark is a comma, the first comma is therefore a
- * point while it parses, and the first point a character that no number has: a thousands separator
- * makes the field a text. A line break inside quotes does not count as a blank. */
+ * accepts only a decimal point. If the decimal mark is a comma, the first comma is therefore
+ * replaced by a point while the field is parsed. The first point is replaced by a character that no
+ * number has, so that a thousands separator makes the field a text. A line break inside quotes does
+ * not count as a blank. */
 bool fxi_field_number(fxi_field f, char decimal, float *out, bool *out_too_large)
 {
     char *end = NULL, *point = decimal == ',' ? replace_mark(f, '.', '_') : NULL;

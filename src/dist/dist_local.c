@@ -41,9 +41,9 @@ typedef struct device_set {
     const fx_device *devices[FXI_LOCAL_MOST];
     fx_communicator members[FXI_LOCAL_MOST];
     void *connections[FXI_LOCAL_MOST];
-    const fxi_device_transport *library; /* NULL: it cannot be opened */
-    bool connected, failed;              /* failed: could not connect, or an operation failed */
-    int32_t arrived;                     /* steps of the present operation so far */
+    const fxi_device_transport *library;
+    bool connected, failed; /* failed: could not connect, or an operation failed */
+    int32_t arrived;        /* steps of the present operation so far */
     part parts[FXI_LOCAL_MOST];
     char why[FXI_DIST_WHY]; /* of a failure of the library; "": none */
 } device_set;

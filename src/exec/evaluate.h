@@ -32,8 +32,8 @@ fx_status fxi_commit_nodes(int n, fx_array *const *handles, fxi_node *const *val
 fx_status fxi_reclaim_for(fx_device *device);
 /* Frees the memory that the evaluator of a thread keeps. */
 void fxi_scratch_free(fxi_context *c);
-/* Frees all caches: the scratch and cached memory of the calling thread, and all plans. For tests
- * that count allocations. */
+/* Frees all caches: the tapes, the scratch and the cached memory of the calling thread, all plans,
+ * and the pools of all devices. For tests that count allocations. */
 void fxi_reclaim_all(void);
 
 #endif

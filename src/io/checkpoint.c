@@ -76,9 +76,9 @@ static bool sum_is_right(const fxi_bytes *b)
     return fxi_bytes_number(&sum, FXI_SUM_BYTES, "the checksum") == crc32_z(0, b->data, end);
 }
 
-/* Decides whether the newest file is worth keeping. A file that cannot be read is not kept, and
- * does not prevent the next save. Running out of memory says nothing about the file, so it is a
- * failure (recorded). */
+/* Decides whether the newest file is worth keeping. A file that is damaged or cannot be read is not
+ * kept, and does not prevent the next save. Running out of memory says nothing about the file, so
+ * it is a failure (recorded). */
 static fx_status inspect_newest(const char *op, const char *path, bool *out_whole)
 {
     fxi_file *file;
@@ -399,7 +399,7 @@ fx_status fxi_checkpoint_open(const char *op, const char *path, void **out,
     return FX_OK;
 }
 
-/* Opens the newest intact file. If one is found, the errors of damaged newer files are dropped.
+/* Opens the newest intact file. If newer files are damaged, a message says so instead of an error.
  * Running out of memory says nothing about a file, so it ends the search. */
 static fx_status open_newest(const char *op, const char *path, char used[MAX_PATH], void **out,
                              fxi_checkpoint_part *out_part)

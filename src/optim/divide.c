@@ -6,7 +6,7 @@
  * member has the bits that an undivided rule computes, if the rule treats each element by itself.
  *
  * A part has no alignment and no least size: the parts of an array differ by at most one element,
- * so every member needs the same memory, even if one array is as large as all others together.
+ * so all members need about the same memory, even if one array is as large as all others together.
  */
 #include "update_items.h"
 

@@ -85,7 +85,7 @@ static betas betas_of(fxi_application *s)
     return b;
 }
 
-/* 1 − β₁ᵗ and 1 − β₂ᵗ; then the next powers. */
+/* 1 − β₁ᵗ and 1 − β₂ᵗ. corrections_of also computes the next powers. */
 typedef struct corrections {
     fx_array *first, *second;
 } corrections;
