@@ -209,7 +209,7 @@ static void reduce_row(const runner *r, const fxi_row_call *c, const tile *t, in
     }
     if (c->fused) {
         const fxi_row_fused *f = &r->p->fused[c->fused - 1];
-        const float *next = f->at[2] < 0 ? NULL : (const float *)r->at[f->at[2]] + f->ahead;
+        const float *next = (const float *)r->at[f->at[2]] + f->ahead;
         fxi_cpu_simd()->fused->deviations((const float *)x, n, next, acc);
         return;
     }
