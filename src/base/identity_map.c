@@ -6,14 +6,13 @@
 
 static bool grow(fxi_identity_map *map)
 {
-    const size_t capacity = map->capacity ? 2 * map->capacity : 32;
+    const size_t capacity = map->capacity ? 4 * map->capacity : 32;
     fxi_identity_map bigger = {.capacity = capacity};
-    bigger.keys = fxi_calloc(capacity, sizeof *bigger.keys);
-    bigger.values = fxi_calloc(capacity, sizeof *bigger.values);
-    if (!bigger.keys || !bigger.values) {
-        fxi_identity_free(&bigger);
+    void **block = fxi_calloc(capacity, 2 * sizeof *block); /* the keys, then the values */
+    if (!block)
         return false;
-    }
+    bigger.keys = (const void **)block;
+    bigger.values = block + capacity;
     for (size_t i = 0; i < map->capacity; i++)
         if (map->keys[i])
             fxi_identity_put(&bigger, map->keys[i], map->values[i]);
@@ -36,6 +35,5 @@ bool fxi_identity_put(fxi_identity_map *map, const void *key, void *value)
 void fxi_identity_free(fxi_identity_map *map)
 {
     fxi_free((void *)map->keys);
-    fxi_free(map->values);
     *map = (fxi_identity_map){0};
 }

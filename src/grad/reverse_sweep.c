@@ -10,7 +10,7 @@
  * collects the nodes that lead to a wanted value, inputs before consumers. The sweep visits them in
  * the reverse order, and the rule of each node adds lazy contributions to the gradients of its
  * inputs. The walk and the sweep are iterative, because a graph can be deeper than the stack. The
- * handles that a rule makes are freed before the next rule runs.
+ * handles that rules make are freed a few rules later.
  *
  * If an update has replaced the value of a handle whose gradient is wanted, that is an error: the
  * result would be the gradient of another value, or silently zero.
@@ -129,7 +129,8 @@ static bool finish(sweep *s, int32_t e)
     return true;
 }
 
-/* Collects all nodes between root and the wanted values. */
+/* Collects all nodes between root and the wanted values. Others through which no gradient passes
+ * (literals, data, what another thread made) get no entry. */
 static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
 {
     int32_t depth = 0;
@@ -158,7 +159,7 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
             s->entries[f->entry].leads |= s->entries[known].leads;
             continue;
         }
-        if (known < 0 && !mine(s, in)) { /* another thread's, and not wanted: a constant */
+        if (known < 0 && !passes(s, in)) { /* not wanted, and no way to a wanted value */
             if (rebound_in(in, x, nx))
                 return built_before();
             continue;
@@ -431,6 +432,9 @@ static bool needs_history(const fx_array *y, fx_array *const *x, int n)
     return other || !itself;
 }
 
+/* The handles that rules have made are freed when there are this many. */
+enum { MANY_HANDLES = 32 };
+
 static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, int n)
 {
     s->mark = ++s->c->sweep;
@@ -454,7 +458,8 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
         if (s->status != FX_OK || !e->leads || !e->gradient || e->start || !passes(s, e->node))
             continue;
         apply_rule(s, e);
-        fxi_scope_empty(scope);
+        if (s->c->scope != s->scope || s->scope->objects >= MANY_HANDLES)
+            fxi_scope_empty(scope);
     }
     s->scope = NULL;
     fxi_scope_close(scope);

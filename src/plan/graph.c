@@ -13,9 +13,23 @@
 
 typedef fxi_frame frame;
 
-/* Parts of the two functions that every node passes through (finish_pending, finish_leaf): calls
- * would cost a third of their time. */
+/* Parts of the walk that every node passes through: calls would cost a third of their time. */
 #define INLINE static inline __attribute__((always_inline))
+
+/* What the walk needs to know about an operation, in two bytes: fxi_ops has 24. */
+typedef enum kind { ORDINARY, LITERAL, STREAM, PRODUCT } kind;
+#define IS_PRODUCT(cls) (FX_CLASS_##cls == FX_CLASS_MATMUL || FX_CLASS_##cls == FX_CLASS_CONV)
+static const struct {
+    uint8_t words; /* of attributes in the record */
+    uint8_t kind;
+} brief[FX_OP_COUNT] = {
+#define OP(NAME, name, inputs, cls, words, gradient)                                               \
+    {words, FX_OP_##NAME == FX_OP_CONST    ? LITERAL                                               \
+            : FX_OP_##NAME == FX_OP_RANDOM ? STREAM                                                \
+            : IS_PRODUCT(cls)              ? PRODUCT                                               \
+                                           : ORDINARY},
+#include <cflux/op.def>
+};
 
 /* An evaluated node of another thread and its number in this graph. */
 typedef struct fxi_foreign {
@@ -154,29 +168,47 @@ static inline uint64_t *write_sizes(uint64_t *w, const fxi_node *n)
 
 /* Returns the number of an input and counts the use. All inputs have numbers by now, so the mark of
  * the walk is not compared again. */
-static inline uint64_t use(const fxi_graph *g, int32_t *uses, uint32_t owner, const fxi_node *in)
+static inline uint64_t use(const fxi_graph *g, uint32_t owner, const fxi_node *in)
 {
     const uint64_t id = in->owner == owner ? in->id : (uint64_t)foreign_number(g, in);
     /* Compared with the consumers of the node later, to find readers outside the graph. */
-    uses[id]++;
+    g->uses[id]++;
     return id;
 }
 
 /* Two input numbers share a word: the key is hashed and compared in every evaluation, so a shorter
  * key saves time. */
-static inline uint64_t *write_inputs(const fxi_context *c, const fxi_graph *g, const fxi_node *n,
-                                     uint64_t *w)
+static __attribute__((noinline)) uint64_t *
+write_any_inputs(const fxi_context *c, const fxi_graph *g, const fxi_node *n, uint64_t *w)
 {
     fxi_node *const *in = n->in, *const *end = in + n->nin;
-    int32_t *uses = g->uses;
-    const uint32_t owner = c->id;
     for (; end - in >= 2; in += 2) {
-        const uint64_t first = use(g, uses, owner, in[0]);
-        *w++ = first | use(g, uses, owner, in[1]) << 32;
+        const uint64_t first = use(g, c->id, in[0]);
+        *w++ = first | use(g, c->id, in[1]) << 32;
     }
     if (in < end)
-        *w++ = use(g, uses, owner, *in);
+        *w++ = use(g, c->id, *in);
     return w;
+}
+
+/* Nearly all nodes have at most two inputs, which belong to the calling thread. */
+INLINE uint64_t *write_inputs(const fxi_context *c, const fxi_graph *g, const fxi_node *n,
+                              uint64_t *w)
+{
+    const int32_t nin = n->nin;
+    if (nin == 0)
+        return w;
+    const fxi_node *first = n->in[0], *last = n->in[nin - 1];
+    if (__builtin_expect(nin > 2 || first->owner != c->id || last->owner != c->id, 0))
+        return write_any_inputs(c, g, n, w);
+    uint64_t word = first->id;
+    g->uses[first->id]++;
+    if (nin == 2) {
+        word |= (uint64_t)last->id << 32;
+        g->uses[last->id]++;
+    }
+    *w = word;
+    return w + 1;
 }
 
 /* The most words of a record without inputs: sizes, and attributes or the strides of a leaf. */
@@ -185,7 +217,7 @@ enum { RECORD_WORDS = 1 + 2 * FX_MAX_DIMS + (int)(sizeof(fx_attr) / sizeof(uint6
 /* An evaluated node is a leaf, whatever operation made it. */
 INLINE bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n, const bool leaf)
 {
-    const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : fxi_ops[n->op].attr_words;
+    const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : brief[n->op].words;
     if (!reserve_key(g, (uint32_t)(RECORD_WORDS + nin)))
         return false;
     uint64_t *w = g->key + g->nkey;
@@ -224,6 +256,18 @@ INLINE bool reserve_node(fxi_graph *g)
     return __builtin_expect(g->n < g->node_capacity, 1) || more_nodes(g);
 }
 
+/* The slot of a pending node of a kind that is not ORDINARY. Leaves, constants and streams are
+ * counted apart: a run binds each kind from a list of its own. */
+static int32_t special_slot(fxi_graph *g, const fxi_node *n)
+{
+    const kind k = (kind)brief[n->op].kind;
+    /* Precision matters only to products. Without them a change of precision must not miss the
+     * cache. */
+    if (k == PRODUCT)
+        g->multiplies = true;
+    return k == LITERAL ? g->nconsts++ : k == STREAM ? g->nstreams++ : -1;
+}
+
 /* Gives n, whose inputs all have numbers, the next number and writes its record. */
 INLINE fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n, const bool leaf)
 {
@@ -234,26 +278,18 @@ INLINE fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n, const bo
     g->uses[id] = 0;
     g->output[id] = -1;
     g->record[id] = g->nkey;
-    /* Precision matters only to products. Without them a change of precision must not miss the
-     * cache. */
-    if (!leaf && fxi_multiplies(n->op))
-        g->multiplies = true;
-    /* Leaves, constants and streams are counted apart: a run binds each kind from a list of its
-     * own. */
-    g->slot[id] = leaf                    ? g->nleaves++
-                  : n->op == FX_OP_CONST  ? g->nconsts++
-                  : n->op == FX_OP_RANDOM ? g->nstreams++
-                                          : -1;
+    g->slot[id] = leaf ? g->nleaves++ : brief[n->op].kind == ORDINARY ? -1 : special_slot(g, n);
     return write_record(c, g, n, leaf) ? FX_OK : FX_STATUS_MEMORY;
 }
 
-/* Functions of their own, so that neither has the branches of the other. */
+/* A function of its own, so that the walk, which contains finish_pending, has no branches for
+ * leaves. */
 static __attribute__((noinline)) fx_status finish_leaf(fxi_context *c, fxi_graph *g, fxi_node *n)
 {
     return finish_node(c, g, n, true);
 }
 
-static __attribute__((noinline)) fx_status finish_pending(fxi_context *c, fxi_graph *g, fxi_node *n)
+INLINE fx_status finish_pending(fxi_context *c, fxi_graph *g, fxi_node *n)
 {
     return finish_node(c, g, n, false);
 }

@@ -69,11 +69,6 @@ static inline bool fxi_is_cast_literal(const fxi_node *n)
            !n->in[0]->data;
 }
 
-static inline bool fxi_multiplies(uint8_t op)
-{
-    return fxi_ops[op].cls == FX_CLASS_MATMUL || fxi_ops[op].cls == FX_CLASS_CONV;
-}
-
 /* The i-th input of node `id`. It is read from the key, because nodes of other threads do not store
  * their number. This function and the next one are inline: the planner calls them for every edge,
  * many times. */

@@ -297,6 +297,20 @@ static void add_part(path_text *t, const char *part)
     t->length += n;
 }
 
+/* Most lists have at most ten items. */
+static void add_number(path_text *t, int64_t item)
+{
+    char number[24];
+    if (item > 9) {
+        snprintf(number, sizeof number, "%lld", (long long)item);
+        add_part(t, number);
+        return;
+    }
+    if (t->length)
+        add_char(t, '.');
+    add_char(t, (char)('0' + item));
+}
+
 static const char *own_name(const fx_type *type, const fx_field *field)
 {
     (void)type;
@@ -323,13 +337,12 @@ static void add_own_part(path_text *t, const fx_spot *at, fx_naming_fn naming)
         add_part(t, naming(type, f));
     if (f->kind != FX_FIELD_LIST)
         return;
-    char number[24] = {(char)('0' + item)};
     const fx_list *list = fxi_field_at(object, f);
     const char *name = list->names ? list->names[item] : NULL;
-    const bool named = name && *name;
-    if (!named && item > 9)
-        snprintf(number, sizeof number, "%lld", (long long)item);
-    add_part(t, named ? name : number);
+    if (name && *name)
+        add_part(t, name);
+    else
+        add_number(t, item);
 }
 
 static void add_parts(path_text *t, const fx_spot *at, fx_naming_fn naming)

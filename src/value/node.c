@@ -222,6 +222,12 @@ fx_status fxi_fail_sizes(const char *op, fx_dtype dtype, int ndim, const int64_t
                    fxi_shape_text(ndim, sizes, t), fx_dtype_name(dtype));
 }
 
+/* The usual case of fxi_sizes_fit, without a loop. */
+static inline bool few_short_axes(int ndim, const int64_t *sizes)
+{
+    return ndim == 0 || (ndim <= 2 && (sizes[0] | sizes[ndim - 1]) >> 18 == 0);
+}
+
 fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const int64_t *shape,
                        fx_device *device, const fx_attr *attr, int nin, fxi_node *const *in)
 {
@@ -240,7 +246,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
                 device->name);
         return NULL;
     }
-    if (__builtin_expect(!fxi_sizes_fit(dtype, ndim, shape), 0)) {
+    if (__builtin_expect(!few_short_axes(ndim, shape) && !fxi_sizes_fit(dtype, ndim, shape), 0)) {
         fxi_fail_sizes(fxi_ops[op].name, dtype, ndim, shape);
         return NULL;
     }
@@ -254,7 +260,11 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
     }
     fxi_node **const inputs = list ? list : n->inl;
     fxi_node_begin(c, n, op, dtype, ndim, device, nin, inputs);
-    for (int i = 0; i < ndim; i++)
+    if (ndim > 0) /* most arrays have at most two axes, which are copied without a loop */
+        n->shape[0] = shape[0];
+    if (ndim > 1)
+        n->shape[1] = shape[1];
+    for (int i = 2; i < ndim; i++)
         n->shape[i] = shape[i];
     if (attr)
         n->attr = *attr;
@@ -281,16 +291,18 @@ static inline bool drop_ref(fxi_node *n)
 static inline void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
 {
     const bool pending = !n->data;
-    for (int i = 0; i < n->nin; i++) {
-        fxi_node *in = n->in[i];
+    fxi_node *const *at = n->in, *const *end = at + n->nin, *list = *dying;
+    for (; at < end; at++) {
+        fxi_node *in = *at;
         if (pending)
             consumer_gone(c, in);
         if (drop_ref(in)) {
             fxi_sink_remove(in);
-            in->next = *dying;
-            *dying = in;
+            in->next = list;
+            list = in;
         }
     }
+    *dying = list;
     n->nin = 0;
 }
 
