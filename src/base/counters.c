@@ -1,7 +1,9 @@
 /* counters.c: the counters of the process, which fx_stats returns. */
 #include "counters.h"
+#include "memory.h"
 
 fx_counters fxi_counters;
+_Thread_local fx_counters *fxi_own_counters;
 _Thread_local uint64_t fxi_nodes_here;
 
 void fxi_count_nodes_here(void)
@@ -19,33 +21,40 @@ void fxi_count_live(int64_t n)
         ;
 }
 
+void fxi_counters_add(fx_counters *sum, const fx_counters *counts)
+{
+#define ADD(field)                                                                                 \
+    __atomic_fetch_add(&sum->field, __atomic_load_n(&counts->field, __ATOMIC_RELAXED),             \
+                       __ATOMIC_RELAXED)
+    ADD(nodes);
+    ADD(plans_built);
+    ADD(plan_hits);
+    ADD(plans_evicted);
+    ADD(steps_run);
+    ADD(fused_steps);
+    ADD(bytes_moved);
+    ADD(bytes_saved);
+    ADD(allocations);
+    ADD(evals);
+    ADD(implicit_evals);
+    ADD(donations);
+    ADD(donation_misses);
+    ADD(transfers);
+    ADD(bytes_transferred);
+    ADD(repeated_evals);
+    ADD(graphs_captured);
+    ADD(graphs_replayed);
+    ADD(graphs_invalidated);
+#undef ADD
+}
+
 fx_counters fx_stats(void)
 {
-    fx_counters c;
+    fx_counters c = {0};
     fxi_count_nodes_here();
-#define LOAD(field) c.field = __atomic_load_n(&fxi_counters.field, __ATOMIC_RELAXED)
-    LOAD(nodes);
-    LOAD(plans_built);
-    LOAD(plan_hits);
-    LOAD(plans_evicted);
-    LOAD(steps_run);
-    LOAD(fused_steps);
-    LOAD(bytes_moved);
-    LOAD(bytes_saved);
-    LOAD(allocations);
-    LOAD(evals);
-    LOAD(implicit_evals);
-    LOAD(donations);
-    LOAD(donation_misses);
-    LOAD(transfers);
-    LOAD(bytes_transferred);
-    LOAD(repeated_evals);
-    LOAD(graphs_captured);
-    LOAD(graphs_replayed);
-    LOAD(graphs_invalidated);
-    LOAD(live_bytes);
-    LOAD(peak_bytes);
-#undef LOAD
+    fxi_memory_counters(&c);
+    c.live_bytes = __atomic_load_n(&fxi_counters.live_bytes, __ATOMIC_RELAXED);
+    c.peak_bytes = __atomic_load_n(&fxi_counters.peak_bytes, __ATOMIC_RELAXED);
     return c;
 }
 

@@ -62,7 +62,8 @@ typedef struct cache {
     int64_t held;        /* their bytes; not read by other threads */
     header *late, **end; /* waiting blocks, the oldest first, and the end of that list */
     uint32_t nlate;
-    fxi_spares spares; /* `live` and `held` count them as allocated */
+    fxi_spares spares;  /* `live` and `held` count them as allocated */
+    fx_counters counts; /* of the thread (counters.h) */
     struct cache *next, *prev;
 } cache;
 
@@ -197,9 +198,11 @@ static void close_cache(void *p)
     if (c->next)
         c->next->prev = c->prev;
     retired += c->live;
+    fxi_counters_add(&fxi_counters, &c->counts);
     fxi_mutex_unlock(&lock);
     mine = NULL;
     fxi_own_spares = NULL;
+    fxi_own_counters = NULL;
     free(c);
 }
 
@@ -240,6 +243,7 @@ static __attribute__((noinline)) cache *register_cache(void)
     /* Spare blocks are kept only where a node is known to take FXI_SPARE_BYTES (node.h): with
      * 64-bit addresses. */
     fxi_own_spares = CACHING && sizeof(void *) == 8 ? &c->spares : NULL;
+    fxi_own_counters = &c->counts;
     return mine = c;
 }
 
@@ -293,6 +297,16 @@ size_t fxi_memory_cached_by_all(void)
         n += __atomic_load_n(&c->bytes, __ATOMIC_RELAXED) + spare_bytes(c);
     fxi_mutex_unlock(&lock);
     return n;
+}
+
+/* Under the lock, so that a thread that ends is counted once. */
+void fxi_memory_counters(fx_counters *sum)
+{
+    fxi_mutex_lock(&lock);
+    fxi_counters_add(sum, &fxi_counters);
+    for (const cache *c = all; c; c = c->next)
+        fxi_counters_add(sum, &c->counts);
+    fxi_mutex_unlock(&lock);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */

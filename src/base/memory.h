@@ -93,6 +93,8 @@ void fxi_memory_reclaim_all(void);
 int64_t fxi_memory_held_here(void);
 size_t fxi_memory_cached(void);        /* bytes of the calling thread's cached blocks */
 size_t fxi_memory_cached_by_all(void); /* bytes of the cached blocks of all threads */
+/* Adds the counts of all threads (counters.h) to *sum. */
+void fxi_memory_counters(fx_counters *sum);
 
 /* Values of a plan begin at multiples of this many bytes: a cache line, and the widest vector
  * register (AVX-512). No value shares a line with another, except values inside the output of a

@@ -15,6 +15,15 @@
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
+void fxi_binding_let_go(fxi_binding *b)
+{
+    for (int32_t i = 0; i < b->plan->nbuffers; i++)
+        if (b->buffers[i] && b->buffers[i]->refs > 1) {
+            b->buffers[i]->refs--;
+            b->buffers[i] = NULL;
+        }
+}
+
 /* Frees a binding that may be incomplete: every pointer is NULL until its memory is allocated. The
  * arena returns to the thread's scratch, for the next run. */
 void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
@@ -163,14 +172,15 @@ static bool reserve_output(fxi_binding *b, const fxi_graph *g, int32_t k)
     const fxi_data *leaf = own ? NULL : b->leaves[v->index]->data;
     fxi_buffer *buffer = own ? b->buffers[v->index] : leaf->buffer;
     const int64_t offset = own ? r->offset : leaf->offset + r->offset;
-    if (v->kind == FXI_VALUE_DONATED) {
-        buffer->refs++; /* no atomic operation: only the old value refers to this buffer, which has
-                           its name already */
-    } else {
-        /* Several outputs can be views of one buffer, each with a reference. */
+    /* No atomic operation on the buffer of a new or a donated value: no other thread can have it
+     * yet, as only the plan or the old value refers to it. Several outputs can be views of one
+     * buffer, each with a reference. */
+    if (own || v->kind == FXI_VALUE_DONATED)
+        buffer->refs++;
+    else
         fxi_buffer_retain(buffer);
+    if (v->kind != FXI_VALUE_DONATED) /* it has its name already */
         fxi_pool_name(buffer, (fx_dtype)n->dtype, n->ndim, n->shape);
-    }
     fxi_data *d = b->datas[k];
     if (!d) {
         b->datas[k] = fxi_data_new(buffer, offset, n->ndim, n->shape, r->stride);

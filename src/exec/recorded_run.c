@@ -457,6 +457,7 @@ static void hand_over(fxi_tape *t, fxi_binding *b, const recorded_run *r)
     const fxi_plan *p = b->plan;
     const fxi_graph *g = &r->graph;
     int64_t spoiled = 0;
+    fxi_binding_let_go(b);
     for (int32_t k = 0; k < p->noutputs; k++) {
         if (r->in_place[k])
             continue;

@@ -198,6 +198,7 @@ fx_status fxi_run_plan(const fxi_binding *b)
 static void hand_over(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
+    fxi_binding_let_go(b);
     for (int32_t i = 0; i < g->n; i++)
         if (!g->nodes[i]->data)
             g->nodes[i]->used = true;
@@ -220,8 +221,10 @@ static fx_status run_graph(fxi_scratch *s)
     /* All roots have values already. */
     if (g->noutputs == 0)
         return FX_OK;
-    fxi_plan *plan;
-    fx_status status = fxi_plan_of(g, &plan);
+    /* In use, so that it is not dropped if memory is short. */
+    fxi_plan *plan = s->plan;
+    s->plan = NULL;
+    fx_status status = fxi_plan_again(g, &plan);
     if (status != FX_OK)
         return status;
     fxi_binding b = {.plan = plan};
@@ -239,7 +242,7 @@ static fx_status run_graph(fxi_scratch *s)
     if (status == FX_OK)
         hand_over(&b, g);
     fxi_binding_free(&b, s);
-    fxi_plan_release(plan);
+    s->plan = plan;
     return status;
 }
 

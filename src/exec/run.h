@@ -13,6 +13,7 @@ typedef struct fxi_scratch {
     fxi_graph graph;
     fxi_root *roots;
     int32_t root_capacity;
+    fxi_plan *plan;      /* the plan of the latest run, with a reference; NULL: none, or in use */
     fxi_buffer **arenas; /* arenas that no run uses: at most one for each device */
     int32_t narenas, arena_capacity;
     bool running;             /* the steps of a plan are running; evaluating now is an error */
@@ -58,6 +59,9 @@ typedef struct fxi_binding {
  * (recorded). */
 fxi_scratch *fxi_scratch_of(fxi_context *c);
 
+/* Drops the plan that is kept; s may be NULL. */
+void fxi_plan_drop(fxi_scratch *s);
+
 /* The arena that is kept for a device, still owned by the scratch; NULL: none. */
 fxi_buffer *fxi_arena_kept(const fxi_scratch *s, const fx_device *device);
 /* An arena of at least `bytes` on a device, owned by the caller: the kept one if it is large
@@ -78,6 +82,9 @@ bool fxi_binding_alloc(fxi_binding *b, const fxi_graph *g);
 void fxi_put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out);
 /* Fills in the address of each value of the plan and of each operand of its steps. */
 void fxi_bind_values(fxi_binding *b);
+/* Drops the binding's references to the buffers of results, after the run and before the results
+ * are handed over: then other threads can use them. The results hold their own references. */
+void fxi_binding_let_go(fxi_binding *b);
 /* Frees what the run allocated; the arena returns to the scratch. The lists of a kept binding stay,
  * for the next run. */
 void fxi_binding_free(fxi_binding *b, fxi_scratch *s);

@@ -75,6 +75,16 @@ static void reclaim_arenas(fxi_scratch *s, const fx_device *device)
         }
 }
 
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+void fxi_plan_drop(fxi_scratch *s)
+{
+    if (!s || !s->plan)
+        return;
+    fxi_plan_release(s->plan);
+    s->plan = NULL;
+}
+
 /* ---- freeing caches -------------------------------------------------------------------------- */
 
 void fxi_scratch_free(fxi_context *c)
@@ -82,6 +92,7 @@ void fxi_scratch_free(fxi_context *c)
     fxi_scratch *s = c->scratch;
     if (!s)
         return;
+    fxi_plan_drop(s);
     fxi_graph_free(&s->graph);
     fxi_free(s->roots);
     fxi_free(s->foreign);
@@ -113,6 +124,7 @@ void fxi_reclaim_all(void)
 fx_status fxi_reclaim_for(fx_device *device)
 {
     fxi_tapes_free(fxi_here());
+    fxi_plan_drop(fxi_here()->scratch);
     reclaim_arenas(fxi_here()->scratch, device);
     /* A freed arena returns its memory to the pool, so the pool is freed after the arenas. */
     fxi_pool_reclaim(device);
@@ -125,6 +137,7 @@ fx_status fxi_reclaim_for(fx_device *device)
 void fx_reclaim(void)
 {
     fxi_tapes_free(fxi_here());
+    fxi_plan_drop(fxi_here()->scratch);
     reclaim_arenas(fxi_here()->scratch, NULL);
     fxi_plans_reclaim_idle();
     fxi_pools_reclaim();

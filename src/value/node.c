@@ -96,7 +96,9 @@ bool fxi_node_report_given_up(const char *op)
 
 void fxi_buffer_release(fxi_buffer *b)
 {
-    if (__atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    /* If this is the last reference, no other thread can add one. */
+    if (__atomic_load_n(&b->refs, __ATOMIC_ACQUIRE) != 1 &&
+        __atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     fxi_buffer_give_up(b);
     fxi_free(b);

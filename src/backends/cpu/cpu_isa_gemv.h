@@ -105,7 +105,7 @@ FXI_INLINE void line_f64(const double *a, int64_t stride, vd *out)
     join_quarters(part[0], out, 2);
     join_quarters(part[1], out + 1, 2);
 }
-/* The terms of the groups are added in turns, because each sum waits for its previous term. */
+/* The terms of the groups are added alternately, because each sum waits for its previous term. */
 #define FXI_GEMV_LINES(S, NAME, T, V, N)                                                           \
     FXI_INLINE void add_lines_##S(const T *a, int64_t stride, const T *x, int64_t xs, V *sum,      \
                                   const int M)                                                     \
