@@ -374,7 +374,7 @@ static void a_step_of_a_group_builds_nothing(void **state)
     exchanges = 0;
     steps_build_nothing(1);
     assert_true(exchanges != 0);
-    /* The number of observations of a norm over all members is no evaluation of its own. */
+    /* The number of observations of a norm over all members needs no evaluation of its own. */
     fx_dist_sync_norms(group);
     steps_build_nothing(1);
     close_group();
