@@ -6,7 +6,7 @@
 ! The module binds functions of the C library; docs/fortran.md explains it. The comments of the C headers (cflux/array.h, cflux/tree.h, ...) are the
 ! reference of the functions that have the same names here.
 !
-! * A type(fx_object) is a handle: of an array, a model, an optimiser state, a data loader, .... The innermost scope
+! * A type(fx_object) is a handle: of an array, a model, an optimiser state or a data loader. The innermost scope
 !   (fx_begin_scope, ...) owns every object that a function returns, and frees it in fx_end. Assignment copies the
 !   handle, not the object.
 ! * Fortran arrays and arrays of cflux have the same order of elements: x(3, 4) is a 3x4 array. Axes and children

@@ -31,8 +31,8 @@ FXI_OPTION_STRUCT(fx_dot_product_attention_args, FXI_DOT_PRODUCT_ATTENTION_ARGS)
  * it. y and its gradients are computed by kernels of attention if bias and dropout are unused and
  * the device has these kernels (the CPU for Float32 without a mask, CUDA for 16-bit floats),
  * otherwise with products and softmax. Products for more than 512² scores (queries × keys) take 256
- * queries at a time, and their gradients compute the scores again. So memory grows only linearly
- * with the length, as with the kernels. FX_STATUS_SHAPE if the sizes of the arrays do not match, or
+ * queries at a time, and their gradients compute the scores again. In both cases, memory grows only
+ * linearly with the length. FX_STATUS_SHAPE if the sizes of the arrays do not match, or
  * bias or mask does not broadcast; FX_STATUS_ARGUMENT if nheads does not divide the features, or
  * dropout is not from 0 to 1; FX_STATUS_DTYPE for a mask that is not Bool; FX_STATUS_UNSUPPORTED
  * for more than 2²⁴ queries if queries × keys exceeds 512². NNlib.dot_product_attention; Vaswani et

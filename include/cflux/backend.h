@@ -416,7 +416,7 @@ enum { FX_ATTENTION_VIEWS = 4 };
 typedef struct fx_attention_step {
     uint8_t kind; /* fx_attention_kind */
     bool causal;
-    uint8_t mask;                     /* the number of the mask, which is the last input; 0: none */
+    uint8_t mask;                     /* index of the mask, which is the last input; 0: none */
     double scale;                     /* of the products of queries and keys */
     int64_t features, value_features; /* of a head; LOGSUMEXP: value_features is 0 */
     int64_t heads, queries, keys, batch;
@@ -440,7 +440,7 @@ typedef struct fx_collective_step {
 
 /* One kernel call: members of all steps, then those of the step's class. */
 typedef struct fx_step {
-    uint8_t op;           /* fx_op; for an elementwise or foreach step its last instruction's */
+    uint8_t op;           /* fx_op; for an elementwise program (also in foreach): its last one */
     uint8_t cls;          /* fx_class: selects the member of `as` */
     bool in_memory_order; /* true: its axes are in the order of channels-last memory, C×W×H×N, so
                     that the output is dense; never for conv and pool steps */

@@ -4,9 +4,9 @@
  * the same type, or an error array if the type is not known (fx_load, fx_setup). Functions that
  * receive an error object return an error object too, without a second report. Functions that act
  * (evaluate, update, copy, save) return an fx_status and leave their arguments unchanged if they
- * fail, except fx_train and fx_load_into (see there). Each thread keeps a record of its
- * first failure until fx_error_take or fx_error_print removes it. The library never exits or
- * aborts. */
+ * fail, except fx_train and fx_load_into (see there), and updates on a GPU with an index out of
+ * range (ops.h). Each thread keeps a record of its first failure until fx_error_take or
+ * fx_error_print removes it. The library never exits or aborts. */
 #ifndef CFLUX_BASE_H
 #define CFLUX_BASE_H
 

@@ -54,7 +54,7 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * success, further calls do nothing, except that FX_NCCL after FX_MPI also loads NCCL or RCCL.
  *
  * If all members are on one machine, fx_dist_allreduce and updates reduce arrays of the host in
- * memory that the members share, 772 KiB for each of them. MPI allocates this memory. If that
+ * memory that the members share, 1,036 KiB for each of them. MPI allocates this memory. If that
  * fails, or with FX_DIST_SHARED_MEMORY=off in the environment of one member, MPI moves the arrays.
  *
  * With .fixed_order, sums, means and products combine the members' elements in the order of their
@@ -77,7 +77,7 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * Int64, unless NCCL moves them or .fixed_order is set. The preference must be true on all members,
  * and the MPI library must be built for it: members ask it (MPIX_Query_cuda_support) and compare
  * the first elements of the first results with a computation on the host. If one of these fails,
- * rank 0 warns and arrays are copied as without the preference. Once all members have come to such
+ * rank 0 warns and arrays are copied as without the preference. Once all members have called such
  * an operation, it has no time limit.
  *
  * With FX_DIST_AUTO, all members use what FX_DIST_BACKEND of rank 0 names. Pass FX_DIST_AUTO to

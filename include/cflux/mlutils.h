@@ -62,7 +62,7 @@ FX_API void *fx_batchview(void *data, int64_t batchsize, bool partial);
 /* A loader that returns one observation at a time, without the final axis: fx_dataloader with
  * .batchsize = −1. MLUtils.eachobs. */
 FX_API fx_loader *fx_eachobs(void *data);
-/* Number of observations in a full batch of a loader or of a fx_batchview; −1 for a loader that
+/* Number of observations in a full batch of a loader or of an fx_batchview; −1 for a loader that
  * returns single observations; the size of a window of fx_slidingwindow; 0 for other objects.
  * MLUtils.batchsize. */
 FX_API int64_t fx_batchsize(const void *loader);

@@ -1,5 +1,5 @@
 /* cflux/optim.h: optimiser rules, their state, and the update. Formulas and defaults are those of
- * Optimisers.jl.
+ * Optimisers.jl, except the formula of Lion, which is that of the paper.
  *
  * A rule turns the gradient dx of a parameter x into a change dx′; the update is x ← x − dx′. The
  * optimiser state is a tree of the model's structure with one leaf per distinct trainable array: a

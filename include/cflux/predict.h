@@ -117,8 +117,8 @@ typedef bool (*fx_token_fn)(const char *bytes, size_t n, void *user);
     F(void *, predictor, FXI_NULL)     /* from fx_load_predictor */                                \
     F(const char *, prompt, FXI_NULL)  /* the beginning of the text; NULL or "": a line end */     \
     F(int64_t, length, 200)            /* number of tokens to add */                               \
-    F(double, temperature, 1)          /* T in softmax(scores / T); 0: always the token with the   \
-                                          largest score */                                         \
+    F(double, temperature, 1)          /* in softmax(scores / temperature); 0: always the token    \
+                                          with the largest score */                                \
     F(int64_t, top_k, 0)               /* draw among the tokens with the k largest scores;         \
                                           0: among all */                                          \
     F(fx_token_fn, on_token, FXI_NULL) /* called for every new token; NULL: not called */          \

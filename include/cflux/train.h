@@ -59,7 +59,7 @@ typedef double (*fx_metric_fn)(void *model, void *user);
  * the same options. Each process gets its part of every batch of the loader (fx_dist_loader), so
  * the batch size counts the observations of all processes together. If the loss is a mean over the
  * observations, the parameters are the same as in one process, up to rounding. Gradients are
- * averaged before .clip_norm; the rule of `state` need not be a fx_dist_optimiser. Losses, and the
+ * averaged before .clip_norm; the rule of `state` need not be an fx_dist_optimiser. Losses, and the
  * decisions of .patience and .keep_best, are the same on all members. Rank 0 shows progress and
  * writes the log and the checkpoint. All members read the checkpoint. A callback that stops one
  * member stops all of them, after one more training step. Random numbers of layers (dropout) are
