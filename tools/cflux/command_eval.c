@@ -20,8 +20,8 @@ static bool as_json;
 
 static option_row options[] = {
     OPTIONS_HEADING("Data"),
-    OPTION_DATA(request, "The data, as in cflux train; if a folder has a training part and a test "
-                         "part, the test part (see --part)"),
+    OPTION_DATA(request, "The data, as in cflux train. If a folder has a training part and a test "
+                         "part, eval uses the test part (see --part)"),
     DATA_OPTIONS(request),
     OPTION_PART(request),
     OPTIONS_HEADING("Evaluation"),
