@@ -471,9 +471,10 @@ static void run_part(void *user, int64_t part, void *memory)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* Should all gradients be one step? Its parts are whole heads, those of the two steps are groups.
- * So it needs enough heads for many threads, or short sequences, whose heads are one group anyway.
- * The number of threads must not decide, because the bits must not depend on it. */
+/* Should all gradients be one step? Its parts are whole heads, while two separate steps have groups
+ * as parts. So one step needs enough heads for many threads, or short sequences, whose heads are
+ * one group anyway. The number of threads must not decide, because the bits must not depend on it.
+ */
 static bool enough_heads(const fx_attention_step *a)
 {
     enum { HEADS = 32, HEADS_OF_ONE_GROUP = 8, GROUP = 256 };
@@ -494,7 +495,7 @@ fx_status fxi_cpu_attention(const fx_step *step, const void *const *in, void *ou
 {
     const fx_attention_step *a = fx_step_attention(step);
     const recipe *how = &recipes[a->kind];
-    /* The panels read Float32 only, so the operands get their type here. */
+    /* fxi_cpu_has_attention accepts Float32 only, so the type of all operands is known. */
     const float *operands[DELTA + 1] = {0};
     job j = {.step = step,
              .a = a,

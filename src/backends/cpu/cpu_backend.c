@@ -97,7 +97,7 @@ static fx_status run_step(const fx_step *step, const void *const *in, void *out,
     return fxi_cpu_run_step(step, in, out, run);
 }
 
-/* The mode belongs to the program's thread, so it is restored after each step. */
+/* The floating-point mode belongs to the program's thread, so it is restored after each step. */
 static fx_status cpu_run(fx_device *device, const fx_step *step, const void *const *in, void *out,
                          fx_run *run)
 {

@@ -203,8 +203,8 @@ static fx_status conv_infinite(const fx_step *step, const void *const *in, void 
     return status;
 }
 
-/* Only gradients of weights with padding need the scan of gy, and only by methods that read
- * padding. It reads gy once, which takes little time compared with the convolution. */
+/* gy is scanned only for gradients of weights with padding, and only if the method reads the
+ * padding. The scan reads gy once, which takes little time compared with the convolution. */
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const bool known = step->out.dtype == FX_DTYPE_F32 || step->out.dtype == FX_DTYPE_F64;

@@ -582,7 +582,7 @@ static bool reaches_all(const fxi_conv_geometry *g, axis *axes)
     return true;
 }
 
-/* Positions that no window reaches are zeros, which no phase writes. */
+/* No phase writes the positions that no window reaches. They must be zeros. */
 static fx_status run_data(window_job *s)
 {
     const fxi_conv_geometry *g = s->g;

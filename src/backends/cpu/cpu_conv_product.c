@@ -343,9 +343,9 @@ static fx_status run_weight(job *q)
     return status;
 }
 
-/* Every window reads one element of x, none of them padding, which copy_positions does not make.
- * Few positions in an image do not fill the tiles of a product, while the other methods take
- * several images together. */
+/* Every window must read one element of x, and no padding: copy_positions makes none. The other
+ * methods take several images together; here, an image with few positions would not fill the tiles
+ * of a product. */
 static bool suits(const fxi_conv_geometry *g)
 {
     bool inside = g->taps == 1;

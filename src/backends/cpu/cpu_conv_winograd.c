@@ -289,8 +289,8 @@ static workspace *workspace_in(const job *s, void *memory)
     return w;
 }
 
-/* Of n elements of an array of size `in`, `step` apart, the one at `from` first, those in
- * [*lo, *hi) exist; the others are padding. */
+/* n elements of an array of size `in` begin at `from` and are `step` apart. Those with the numbers
+ * *lo … *hi − 1 exist; the others are padding. */
 static void inside(int64_t from, int64_t step, int64_t n, int64_t in, int64_t *lo, int64_t *hi)
 {
     *lo = from < 0 ? fxi_cpu_min(fxi_cpu_divide_up(-from, step), n) : 0;

@@ -3,8 +3,8 @@
  * gather:  y[…, k, …] = x[…, idx[…, k, …], …]
  * scatter: y[…, idx[…, k, …], …] ⊕= src[…, k, …]  in the order of k
  *
- * There are as many indices as elements, and most of the time is spent reading them. So each is
- * read once: a tile of them is checked in the first-level cache, directly before it is used. The
+ * There are as many indices as elements, and reading the indices takes most of the time. So each is
+ * read once: a tile of indices is checked in the first-level cache, directly before it is used. The
  * output of a step that fails is undefined. Arrays are seen as inner × axis × outer. A run is a row
  * of neighbouring elements: those along the axis if it is the first one, else the inner ones.
  */

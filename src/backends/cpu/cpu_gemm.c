@@ -346,11 +346,11 @@ static void exchange_factors(fxi_gemm *g)
 
 static void count_bytes(product *p)
 {
+    /* A part may have one tile more than the average. */
     const int64_t rows =
         fxi_cpu_round_up((p->g.m + p->row_parts - 1) / p->row_parts + p->mr, p->mr);
     const int64_t columns = fxi_cpu_min(p->nc, p->g.n),
                   each = columns / p->column_parts + p->core->nr;
-    /* A part may have one tile more than the average. */
     if (p->pack_a)
         p->a_bytes = fxi_cpu_round_up(rows * p->kc * p->size, 64);
     if (p->pack_b)
@@ -362,11 +362,12 @@ static void count_bytes(product *p)
         p->kept_bytes = p->row_parts * p->column_parts * p->c_bytes;
 }
 
-/* Is B packed? Tiles can read it as rows or by columns, so packing pays only if many tiles of rows
- * share it. By columns whose terms are neighbours, a tile is as fast as with packed B, and no time
- * is lost for packing: 256×1024×784 took 3.3 ms instead of 3.7, 256×256×50257 68 ms instead of 90
- * (AVX2). But a first-level cache may keep only 8 lines of a set, and a tile has more columns.
- */
+/* Is B packed? Tiles can read it as rows or by columns, so packing pays only if several tiles of
+ * rows share it: more than two if columns are neighbours, else more than FEW_TILES. By columns
+ * whose terms are neighbours, a tile is as fast as with packed B, and no time is lost for packing:
+ * 256×1024×784 took 3.3 ms instead of 3.7, 256×256×50257 68 ms instead of 90 (AVX2). This does not
+ * hold if the columns are in the same cache sets (NEAR): a first-level cache may keep only 8 lines
+ * of a set, and a tile has more columns. */
 static bool packs_b(const product *p)
 {
     const fxi_gemm *g = &p->g;

@@ -8,8 +8,8 @@
  * be read in its own memory? Looks at sizes and strides only. */
 bool fxi_cpu_gemv_suits(int dtype, const fxi_gemm *g);
 
-/* Computes such a product of floats. kc: terms of a block of the sum. alone: in the calling thread.
- * Allocates nothing. */
+/* Computes a product that fxi_cpu_gemv_suits accepts. kc: terms of a block of the sum. alone: in
+ * the calling thread. Allocates nothing. */
 void fxi_cpu_gemv(int dtype, const fxi_gemm *g, int64_t kc, bool alone);
 
 #endif

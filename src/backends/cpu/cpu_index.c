@@ -23,7 +23,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The sign of i | n − 1 − i is set if i is out of range. The loop is without an exit and compares
+/* The sign of i | n − 1 − i is set if i is out of range. The loop has no early exit and compares
  * nothing, so it becomes vectors even if the processor cannot compare integers of 64 bits. */
 int64_t fxi_index_outside(const int64_t *idx, int64_t count, int64_t n)
 {

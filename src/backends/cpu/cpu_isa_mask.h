@@ -1,8 +1,9 @@
 /* cpu_isa_mask.h: counts and tests of Bool masks, whose bytes are 0 or 1; part of cpu_isa.h.
  *
- * The masks of attention and of one-hot targets have long runs of equal bytes, or few true ones, so
- * these functions spend most of their time on blocks that have none. A branch that depends on the
- * positions of the true elements is mispredicted for nearly every one of them.
+ * The masks of attention have long runs of equal bytes, and those of one-hot targets few true ones.
+ * So a block is tested as a whole first, and most blocks have no true byte. Inside a block no
+ * branch depends on the positions of the true elements: it would be mispredicted for nearly every
+ * one of them.
  */
 enum { MASK_BLOCK = 64 /* bytes that are tested at once: a cache line */ };
 

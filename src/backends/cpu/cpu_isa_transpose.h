@@ -29,9 +29,8 @@
 #if FXI_VECTOR_BYTES >= 32
 enum { TRANSPOSE_LINE = 64, TRANSPOSE_LANES = FXI_VECTOR_BYTES / 16 };
 
-/* Vector k·g + q of TRANSPOSE_LANES vectors gets lane k of each, in one step for two lanes and two
- * steps for four.
- */
+/* Vector k·g + q of TRANSPOSE_LANES vectors gets lane k of each. Two lanes need one round of
+ * shuffles, four lanes two. */
 FXI_INLINE void transpose_lanes(vl *r, const int g, const int q)
 {
     const vl a = r[q], b = r[g + q];

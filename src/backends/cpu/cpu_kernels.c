@@ -80,7 +80,7 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     {                                                                                              \
         fxi_cpu_pool, true                                                                         \
     }
-/* Both are run by host_step.c, in host memory. */
+/* This one and the next are run by host_step.c, in host memory. */
 #define KERNEL_CUSTOM                                                                              \
     {                                                                                              \
         fxi_run_custom, false                                                                      \

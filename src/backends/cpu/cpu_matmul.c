@@ -180,7 +180,7 @@ static bool plan_product(const fx_step *step, prepared *p)
 }
 
 /* fxi_cpu_epilogue_prepare_rest stores its program in step->ready. The program then moves to
- * `prepared`, which takes its place there. */
+ * `prepared`, and step->ready becomes `prepared`. */
 fx_status fxi_cpu_matmul_prepare(fx_step *step)
 {
     prepared *p = fxi_calloc(1, sizeof *p);

@@ -467,6 +467,7 @@ int64_t fxi_cpu_parts(int64_t items, double cost)
 
 int64_t fxi_cpu_parts_if_awake(int64_t items, double cost)
 {
-    /* A spinning worker begins a part within a microsecond. */
+    /* A spinning worker begins a part within a microsecond, so parts may be AWAKE times as short.
+     */
     return fxi_cpu_parts(items, AWAKE * cost);
 }

@@ -78,7 +78,7 @@ typedef struct stretch_operand {
 
 typedef struct output {
     uint8_t location, size;
-    uint32_t read_later; /* bits: operands that instructions after the output's own read */
+    uint32_t read_later; /* bits: operands that are read after the output's instruction */
 } output;
 
 typedef struct moving {
@@ -872,7 +872,8 @@ static shares shares_of(const fxi_program *p, const fxi_program_args *args, int6
                     .parts = parts(pieces, p->cost * (double)n)};
 }
 
-/* A program that is too short for several threads runs in the caller, without the pool. */
+/* A program that is too short to wake threads for it is divided into smaller pieces for threads
+ * that are awake. If it is too short for these too, it runs in the caller. */
 void fxi_program_run_parallel(const fxi_program *p, const fxi_program_args *args)
 {
     enum { PIECE = 16 * FXI_TILE, SMALL_PIECE = 2 * FXI_TILE };

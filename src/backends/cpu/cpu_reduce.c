@@ -126,8 +126,8 @@ static void merge_pieces(const reduction *r)
 
 /* Columns if neighbouring results are closer together in memory than neighbouring terms. A tile of
  * fewer than 8 results is too short for vectors; it is used only if there are fewer than 8 terms
- * too, or if nothing is between the terms (FXI_ARE_FEW), which the reducers of indices do not use.
- */
+ * too, or if nothing is between the terms and the reducer has a loop for that (FXI_ARE_FEW);
+ * reducers of indices have none. */
 static bool by_columns(const reduction *r, int fold)
 {
     if (r->kept.nd == 0 || r->reduced.nd == 0)

@@ -11,8 +11,9 @@ enum {
     PART_TERMS = 16, /* the fewest terms of a part for each accumulator of a sum across rows */
     BLOCK_BYTES = 24 << 10, /* bytes of a block's elements in all locations: they stay in the
                                first-level cache */
-    /* Longer rows: a block has up to LEAST_ROWS, so that they share the calls on values of rows, if
-     * these stay in the second-level cache; up to MORE_ROWS if there are MANY_CALLS. */
+    /* Longer rows: a block has up to LEAST_ROWS of them, which share the calls on values of rows,
+     * as far as its elements fit in LONG_BYTES of the second-level cache; up to MORE_ROWS if there
+     * are MANY_CALLS. */
     LEAST_ROWS = 4,
     MORE_ROWS = 8,
     MANY_CALLS = 4,

@@ -91,7 +91,8 @@ static void end_with(const finder *f, int32_t first, int32_t k, fxi_row_fused *o
     out->at[0] = call_at(f, k - 1 + out->streams)->to;
 }
 
-/* The reduction for the mean and the variance of a row. Longer tiles fetch their own elements. */
+/* The reduction for the mean and the variance of a row. In tiles of more than FXI_TILE_MOST
+ * elements, the reducer fetches the elements of the same row. */
 static bool find_deviations(const finder *f, int32_t k, fxi_row_fused *out)
 {
     const fxi_row_call *c = call_at(f, k);
@@ -224,7 +225,7 @@ static bool is_read_first(const fxi_row_plan *p, int16_t at)
     return is;
 }
 
-/* A reduction only reads, so it is the best place to fetch an array: one that a later pass reads
+/* A reduction only reads, so it has the most time to fetch an array: one that a later pass reads
  * or, if there is none, one of the next block. */
 static void fetch_in_reduction(fxi_row_plan *p, fxi_row_fused *out)
 {
@@ -244,9 +245,10 @@ static void fetch_in_reduction(fxi_row_plan *p, fxi_row_fused *out)
         out->at[2] = take_ahead(p, best);
 }
 
-/* Lets the loop fetch an array of the next block, instead of run_ahead. Two sums fetch any array,
- * other loops their operand x. Loops that store past the caches fetch nothing: both wait for the
- * memory. Exponentials take long enough to fetch another array of Float32 too. */
+/* Lets the loop fetch an array of the next block, instead of run_ahead. FXI_ROW_DOTS fetches any
+ * array, other loops their operand x. Exponentials take long enough to fetch another array of
+ * Float32 too. Sums of products fetch nothing, nor do loops that store past the caches: both stores
+ * and fetches wait for the memory. */
 static void fetch_ahead(fxi_row_plan *p, fxi_row_fused *out)
 {
     const bool any = out->kind == FXI_ROW_DOTS;

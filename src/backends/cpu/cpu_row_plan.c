@@ -175,7 +175,7 @@ static int16_t load_operand(builder *m, int k, const fx_tensor *t, fxi_row_exten
 
 /* An operand with one value for each stretch of a row, such as the scale of a channel in a group
  * norm: its value is repeated in one tile, which all tiles of the stretch read. All these operands
- * of a step have stretches of the same length. Returns false if the operand is none of them. */
+ * of a step have stretches of the same length. Returns false for other operands. */
 static bool assign_stretches(builder *m, int k, const fx_tensor *by_rows)
 {
     fxi_row_plan *p = m->p;
@@ -398,9 +398,9 @@ static void add_row_call(builder *m, int k)
 }
 
 /* Sums and squared deviations of the same elements, as a layer norm needs them, are read once: the
- * earlier of the two calls gives both results. Returns false if the pass has no call to join.
- * Backwards: a call that writes the tile ends the search, because earlier calls read other
- * elements there. */
+ * earlier of the two calls gives both results. Returns false if the pass has no call to join. The
+ * search runs backwards, and a call that writes the tile ends it: earlier calls read other elements
+ * there. */
 static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16_t to)
 {
     const fxi_reducer *sqdev = &m->simd->reduce[FX_REDUCE_SQDEV][FXI_C_F32];

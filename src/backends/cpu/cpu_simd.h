@@ -344,7 +344,7 @@ typedef struct fxi_fused_loops {
      * number. y[i + ahead] is fetched, too. NULL: the calls are as fast. */
     void (*exponentials)(const fxi_fused_tile *t);
     /* at: v, x, g, z, r, dot, sum, y. v = (x·g)·r, *dot += Σ (x·g)·z, *sum += Σ v. r is a number,
-     * dot and sum are accumulators. At least 16 elements. y[i + ahead] is fetched in place of
+     * dot and sum are accumulators. At least 16 elements. y[i + ahead] is fetched instead of
      * x[i + ahead]. */
     void (*dots)(const fxi_fused_tile *t);
     void (*products)(const float *x, const float *z, int64_t n,
