@@ -226,8 +226,8 @@ static bool find_members(const fxi_plan *p, member *m)
     return ok;
 }
 
-/* How many groups are compared with each step. Without a limit, planning would take quadratic time;
- * an optimiser has few different programs, so the match is near. */
+/* How many groups are compared with each step. Without a limit, planning would take quadratic time.
+ * An optimiser has few different programs, so a group of the same program is among the nearest. */
 enum { NEAREST = 8 };
 
 static bool has_one_element(const fxi_plan *p, int32_t i)

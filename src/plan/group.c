@@ -167,8 +167,8 @@ enum { SIBLINGS = 32 };
  * are then kept for longer, and this limits by how much. */
 enum { ADVANCE = 64 };
 
-/* The operands outside of the groups of roots a and b together, each counted once. More than
- * FXI_GROUP_INPUTS: too many. */
+/* The number of operands outside of the groups of roots a and b together, each counted once.
+ * Counting ends at FXI_GROUP_INPUTS + 1, which is too many. */
 static int32_t operands_of_both(const grouping *s, int32_t a, int32_t b)
 {
     const fxi_groups *o = s->out;

@@ -204,7 +204,9 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
     /* No operand is channels last: nothing to copy, and the step is unchanged. */
     if (channels_last == 0)
         return true;
-    /* The layout of most full-size operands is chosen, because that needs the fewest copies. */
+    /* The layout of most full-size operands needs the fewest copies. Channels last is possible only
+     * if all operands have the axes of the step, and the reduction can still walk memory in order.
+     */
     *out_channels_last = same_axes && channels_last >= dense && still_reducible(root);
     for (int i = 0; i < n; i++) {
         const fxi_node *x = b->g->nodes[ids[i]];

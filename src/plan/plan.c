@@ -95,8 +95,8 @@ static bool reads_borrowed(const fxi_builder *b, int32_t id)
 
 /* Gives output k memory that outlives the run. Four kinds of output are copied: literals; views of
  * borrowed memory, whose owner may free it after the evaluation; views of less than half of a
- * value, which would keep the whole value alive; and channels-last values, because programs expect
- * column-major order. */
+ * computed value, which would keep the whole value alive; and channels-last values, because
+ * programs expect column-major order. */
 static bool settle_output(fxi_builder *b, int32_t k)
 {
     fxi_plan *p = b->p;
@@ -259,7 +259,7 @@ static bool lower(fxi_builder *b)
         return false;
     memset(b->channels_last_copy, -1, (size_t)g->n * sizeof *b->channels_last_copy);
     p->noutputs = g->noutputs;
-    /* Nodes are planned in the order that the row steps need, not in the order of the graph. */
+    /* Nodes are planned in the order that row steps and groups need, not in that of the graph. */
     for (int32_t k = 0; k < g->n; k++)
         if (!plan_node(b, b->groups.rows.order[k]))
             return false;

@@ -54,7 +54,7 @@ typedef struct fxi_site {
 } fxi_site;
 
 /* The numbers of a step's sites: its first input, its work space (−1: none), its first output, and
- * `out`, which is followed by `more` additional outputs. */
+ * its main output `out`, after which `more` further outputs follow. */
 typedef struct fxi_operands {
     int32_t in, work, outputs, out, more;
 } fxi_operands;

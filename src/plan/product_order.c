@@ -119,8 +119,8 @@ static bool reads_transposed(const fxi_graph *g, int32_t id, int k, chain *out)
     return computes(g, out->product, FX_OP_MATMUL) && axes[0] == 1;
 }
 
-/* Removes products that nodes other than permutations read, and results of the graph, which must be
- * column-major for the program. */
+/* Gives the usual order back to products that nodes other than permutations read, and to results of
+ * the graph, which must be column-major for the program. */
 static void keep_permuted(const fxi_graph *g, int32_t *order)
 {
     for (int32_t i = 0; i < g->n; i++)

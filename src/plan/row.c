@@ -38,9 +38,10 @@ static bool reducible(int64_t kind)
 }
 
 /* Are rows of `reduced` bytes short enough? There are `kept` rows. If they are around kept axes
- * (row.h), `piece` is the number of elements in a piece, else 0. If a row fits only in the
- * second-level cache, there must be enough rows for several threads, and pieces must be long enough
- * for vectors. A device that divides rows between groups reads them from memory in each pass, as
+ * (row.h), `piece` is the number of elements in a piece, else 0. Contiguous rows of more than
+ * s->longest bytes fit only in the second-level cache, so there must be enough rows for several
+ * threads. Rows around kept axes must always be that many, in pieces that are long enough for
+ * vectors. A device that divides rows between groups reads them from memory in each pass, as
  * separate steps would do, so rows around kept axes may have any length there. */
 static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t reduced)
 {
