@@ -369,8 +369,8 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
         FX_BARRIER;
         if (at + TILE < QUERIES) FETCH_BOTH(STAGE - read, at + TILE)
         if (!CAUSAL || at + TILE > own) {
-// A key is hidden from earlier queries, and α of a query beyond the end is 0: an infinite key would
-// make it NaN.
+// α is set to 0 for queries before the key, which must not see it, and for queries beyond the end,
+// where an infinite key would make it NaN.
         const fx_i32 masked = at + TILE > QUERIES || (CAUSAL && at < own + CELLS * 16);
         const fx_i32 end = (fx_i32)(QUERIES - at) - (fx_i32)(lane % 4 * 2);
         const fx_i32 later = CAUSAL ? (fx_i32)(own - at) + (fx_i32)(lane / 4) - (fx_i32)(lane % 4 * 2) : -TILE - ROWS;

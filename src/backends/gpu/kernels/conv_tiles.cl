@@ -114,7 +114,7 @@ FX_USE(2, @out@, y)
     if (first < end) FETCH(0)
     fx_int parity = 0, round = 0;
     for (fx_int at = first; at < end; at += BK) {
-        // Writes the next terms over the half that the previous round was the last to read.
+        // Writes the next terms over the half of term_at whose last reader was the previous round.
         if (round == 0) WRITE_TERMS(at + FX_GROUP, FX_GROUP)
         if (round == FX_GROUP) WRITE_TERMS(at + FX_GROUP, 0)
         PUT

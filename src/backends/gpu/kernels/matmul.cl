@@ -43,8 +43,8 @@
 
 // A group of one work-item, on a CPU.
 //// matmul_serial
-// Copies a tile of `rows` rows and BK elements of the inner axis; elements outside the operand are
-// 0. Neighbouring work-items copy elements that are neighbours in memory.
+// Copies a tile of `rows` rows and BK elements of the inner axis, in the order of memory; elements
+// outside the operand are 0.
 #define COPY(s, x, o, first, rows, most, row_stride, k_stride) \
     if (k_stride == 1) for (fx_int e = FX_ITEM; e < rows * BK; e += TX * TY) { \
         const fx_int k = e % BK, r = e / BK; \

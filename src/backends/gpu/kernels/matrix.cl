@@ -212,7 +212,7 @@
     LOAD_BOTH(0)
     FX_LOOP for (fx_int done = from; done < to; done += DEPTH) {
         LOAD_BOTH(1)
-// All warps loaded their parts of the tile that this one overwrites before the previous barrier.
+// Before the previous barrier, all warps have loaded their parts of the tile that this overwrites.
         FETCH_BOTH(write)
         write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
         MULTIPLY(0)

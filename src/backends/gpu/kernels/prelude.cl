@@ -53,8 +53,8 @@ FX_FN fx_u16 fx_f16_out(fx_f32 x) {
         return (fx_u16)(sign | (fx_bits(fx_float(a) + 0.5f) - 0x3f000000u));
     return (fx_u16)(sign | ((a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13)); }
 #endif
-// A pair is the word with two values. It is made of the values before or after they are rounded:
-// FX_PAIR_OF says which.
+// A pair is a word with two BFloat16 values. It is made of Float32 values, before or after they are
+// rounded: FX_PAIR_OF says which.
 FX_FN fx_f32 fx_bf16_in(fx_u16 h) { return fx_float((fx_u32)h << 16); }
 #ifndef FX_BF16_OUT
 FX_FN fx_u16 fx_bf16_out(fx_f32 x) {
