@@ -15,8 +15,8 @@
  *     fxi_gpu_param(c, 0, n); …
  *     c->groups[0] = …;
  *
- * A backend with a vendor's library has such a function too (fxi_gpu_runtime.library). Its calls
- * are added instead of a kernel and its launch, between kernels or alone:
+ * A backend with a vendor's library has one more function (fxi_gpu_runtime.library). It adds calls
+ * of the library instead of a kernel and its launch, between kernels or alone:
  *
  *     fxi_gpu_call *c = fxi_gpu_add_routine(b, &product, state, nbuffers);
  *     fxi_gpu_buffer(c, 2, FXI_GPU_WORK, fxi_gpu_work(b, bytes)); …

@@ -6,7 +6,7 @@
  * Single values that are the same in all segments (an optimiser's rates) are passed once.
  *
  * Where kernels may read addresses from memory (CUDA, HIP, C), the addresses of all segments are a
- * table, one argument by value, and a group finds its segment by binary search, in a handful of
+ * table, one argument by value, and a group finds its segment by binary search, in a few
  * instructions. 4 KiB of arguments hold about 100 segments of Adam. OpenCL C and Metal can use only
  * addresses that are arguments, so there a group chooses one of these.
  */

@@ -2,10 +2,10 @@
  *
  * Drivers report a device that is lost (unplugged, reset, or after a kernel accessed memory that is
  * not its own) with whatever error the current call may return: out of memory from an allocation,
- * out of resources from a launch. But a lost device keeps failing. So after an error the backend
- * waits for the device, twice: if both waits fail, with nothing queued between them, the device is
- * lost, whatever the first error was. After that nothing is queued on it (gpu_device.h lists the
- * calls that are still made).
+ * out of resources from a launch. But a lost device keeps failing. So after an error that does not
+ * itself mean a loss, the backend waits for the device, twice: if both waits fail, with nothing
+ * queued between them, the device is lost. After that nothing is queued on it (gpu_device.h lists
+ * the calls that are still made).
  */
 #ifndef CFLUX_GPU_HEALTH_H
 #define CFLUX_GPU_HEALTH_H

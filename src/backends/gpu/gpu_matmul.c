@@ -15,8 +15,8 @@
  *
  * Devices with instructions for small matrices multiply 16-bit floats with them (matrix.cl). There
  * a warp has the block instead of a work-item. NVIDIA's devices since sm_80 also copy into local
- * memory while they compute, and have a larger tile in memory for which the launch asks: reading
- * operands from the cache would limit them otherwise.
+ * memory while they compute. Their largest tile needs more local memory than a launch usually has,
+ * so the launch asks for it: with smaller tiles, reading operands from the cache would limit them.
  *
  * 16-bit floats are added in Float32, and integers modulo their width. The sum is rounded to the
  * output's type before the epilogue's first instruction, as if the product were a step of its own.

@@ -282,7 +282,7 @@ static fx_status replay_part(fx_device *device, const fx_plan *plan, const fxi_g
                    fx_op_name(plan->steps[part->end - 1].op), part->mixed, part->checks);
     const fx_status status = d->driver->replay(device, graph);
     if (status != FX_STATUS_MEMORY) {
-        /* Nothing of this part was queued. */
+        /* If the replay failed, nothing of this part was queued. */
         *out_step = part->first - 1;
         return status;
     }

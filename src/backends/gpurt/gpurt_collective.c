@@ -1,9 +1,9 @@
 /* gpurt_collective.c: collective steps whose communicator works on device memory: with NCCL, RCCL
  * or an MPI that supports it.
  *
- * The backend calls none of these libraries: it passes its stream to the communicator, which runs
- * the operation after the work that is queued there, and waits until it has ended, because only a
- * waiting host can give up on members that are gone.
+ * The backend calls none of these libraries: it passes its stream to the communicator. The
+ * communicator runs the operation after the work that is queued there, and waits until the
+ * operation has ended: only a waiting host can give up on members that are gone.
  */
 #include "gpurt.h"
 
