@@ -74,7 +74,7 @@ static void take_columns(void *user, const void *const *shown, int64_t at, int n
     const char *x = terms_of(r, shown, n, wide);
     for (int64_t done = 0, m; done < n; done += m, at += m) {
         const int64_t first = at % r->kept, left = r->kept - first;
-        /* One call for all whole columns: a column may be shorter than a call. */
+        /* All whole rows of results are folded by one call, as a row may be short. */
         const int64_t rows = first == 0 && n - done > r->kept ? (n - done) / r->kept : 1;
         m = rows > 1 ? r->kept : left < n - done ? left : n - done;
         r->op->col(x + done * (int64_t)r->size, m, 1, rows, m,

@@ -23,7 +23,7 @@ typedef struct segments {
     int batch;     /* segments of a launch */
     bool table;
     int buffer[ADDRESSES]; /* the index of an operand's buffer: among the shared ones, or among its
-                              segment's */
+                              segment's; −1: an output that is written over an input */
     bool shared[ADDRESSES];
 } segments;
 
@@ -220,7 +220,7 @@ void fxi_gpu_foreach(fxi_gpu_builder *b)
         if (f->segments[g].length > 0)
             last = g;
     }
-    /* Segments without elements at the end need no launch; here all are empty. */
+    /* No segment has elements. */
     if (last < 0)
         return;
     segments q = {

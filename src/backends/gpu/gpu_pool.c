@@ -6,7 +6,9 @@
  * x, which are stored as a vector. It finds the windows that contain them, and adds their
  * contributions in the order of the windows; so no element is written by two work-items. For the
  * gradient of the maximum, a first kernel stores in work space at which tap each window has it:
- * searching again for each element of x would repeat the work for overlapping windows.
+ * searching again for each element of x would repeat the work for overlapping windows. Windows that
+ * are tiles of x (choose_tiles) need only one kernel: a work-item finds the maxima of its windows,
+ * and writes the gradients of all of their positions.
  *
  * If a window has few taps, its numbers are constants in the text: the loops over taps and windows
  * are unrolled, so their loads are in flight together, and divisions by strides are cheap. A
@@ -38,7 +40,7 @@ typedef struct pooling {
     int64_t v[3 * AXIS_PARAM_COUNT];
     int64_t windows, positions; /* elements of an array with y's sizes, and with x's */
     int pack;                   /* positions of a work-item */
-    int tiles; /* neighbouring windows of a work-item; 0: windows overlap, or miss positions */
+    int tiles; /* neighbouring windows of a work-item; 0: they are not tiles (choose_tiles) */
     bool wide, small;
 } pooling;
 
@@ -68,9 +70,10 @@ static void choose_pack(const fxi_gpu_builder *b, pooling *p, double taps)
         p->v[3 * SPAN + d] = span_of(p, d, d == 0 ? p->pack : 1);
 }
 
-/* Chooses the windows of a work-item if they are tiles of x: those whose taps along axis 0 fill a
- * vector, so that each row of taps is one load of x and one store of its gradient. Tiles cover x:
- * a position beyond the last window has a gradient too, 0, which no work-item would write. */
+/* Tiles are small windows without gaps, overlaps and padding. Their work-items take as many of them
+ * as fill a vector with their taps along axis 0, if that is possible, so that each row of taps is
+ * one load of x and one store of its gradient; else one. Tiles also cover x: a position beyond the
+ * last window has a gradient too, 0, which no work-item would write. */
 static void choose_tiles(const fxi_gpu_builder *b, pooling *p)
 {
     const int64_t taps = p->v[3 * TAPS], vector = b->limits->vector_bytes / p->type->size;
@@ -128,7 +131,7 @@ typedef struct kernel {
     int from;       /* the number of the operand that is read */
     bool notes; /* `to` is work space and gets the index of the maximum's tap; none: −1, or 255
                    in a byte */
-    bool also;  /* reads operand 0 too (over windows), or those notes (over positions) */
+    bool also;  /* reads another operand too (over windows), or those notes (over positions) */
     const char *text; /* the macros BEGIN, EACH and END */
 } kernel;
 enum { TAP_OF_MAX = FX_POOL_MAX_PICK + 1, MAX_GRAD_OF_TILES };

@@ -1,9 +1,9 @@
 /* gpurt_api.c: finds and opens the driver's library and that of its run-time compiler; see
  * gpurt_api.h.
  *
- * Names without a version are links of development packages, which users do not have, so every
- * name here has a version. A variable may name another file: FX_CUDA_LIBRARY, FX_NVRTC_LIBRARY,
- * FX_HIP_LIBRARY, FX_HIPRTC_LIBRARY.
+ * On Linux, names without a version are links of development packages, which users do not have, so
+ * every such name here has a version. A variable may name another file: FX_CUDA_LIBRARY,
+ * FX_NVRTC_LIBRARY, FX_HIP_LIBRARY, FX_HIPRTC_LIBRARY.
  */
 #include "gpurt_api.h"
 #include "shared_library.h"

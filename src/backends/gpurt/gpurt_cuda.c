@@ -49,8 +49,8 @@ void fxi_rt_describe(fxi_rt_device *d, int version)
         d->gpu.limits.asked_memory = attribute(d, FXI_RT_ASKED_MEMORY);
 }
 
-/* The compiler makes machine code for the architectures that it lists. For a device with a later
- * architecture it makes PTX for the newest one that it lists: devices run PTX of every earlier
+/* The compiler makes machine code for the architectures that it lists. For a device with another
+ * architecture it makes PTX for the newest earlier one: devices run PTX of every earlier
  * architecture. */
 void fxi_rt_choose_target(fxi_rt_device *d)
 {

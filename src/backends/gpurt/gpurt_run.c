@@ -61,7 +61,8 @@ static int finish(void *device)
     return error ? error : fxi_rt.StreamSync(d->work);
 }
 
-/* After these errors the context is unusable, according to the driver's documentation. */
+/* After errors that mean a loss the context is unusable, according to the driver's
+ * documentation. */
 static fxi_gpu_error_kind kind_of(int error)
 {
     switch (error) {

@@ -24,7 +24,7 @@ static int open_backend(const fx_host *host, char *why, size_t size)
 static fx_status info(fx_device *device)
 {
     fxi_opencl_device *d = fxi_opencl_device_at(device->id);
-    /* cflux keeps the device until the process ends, and so does `chosen`. */
+    /* cflux keeps the device until the process ends, and so does opencl_devices.c. */
     device->data = d;
     snprintf(device->info.name, sizeof device->info.name, "%s", d->gpu.name);
     snprintf(device->info.driver, sizeof device->info.driver, "%s", d->driver);
