@@ -12,8 +12,10 @@
  * depend on its position in a tile: the columns of the kernel follow each other, each with its rows
  * in their order.
  *
- * K, the rows of a kernel, is a constant, and its columns are counted. S, R and N are constants
- * too: the sums are registers only if all loops over them are unrolled.
+ * A column is an output channel, as in a matrix product, but a column of the kernel is its K taps
+ * at one position along axis 0. K, the rows of a kernel, is a constant, and its columns are
+ * counted. S (the stride), R and N are constants too: the sums are registers only if all loops over
+ * them are unrolled.
  */
 #if defined(FXI_LANES_F32)
 enum {

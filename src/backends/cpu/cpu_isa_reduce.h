@@ -69,7 +69,7 @@
         enum { L = FXI_FEW_LANES };                                                                \
         A l[L * FXI_FEW];                                                                          \
         const int64_t whole = rows / L;                                                            \
-        /* Lane by lane, so that the sums of a lane stay in registers. */                          \
+        /* L of the n·L columns at a time, so that their sums stay in registers. */               \
         for (int64_t c = 0; c < n; c++) {                                                          \
             A s[L];                                                                                \
             for (int j = 0; j < L; j++)                                                            \
