@@ -41,7 +41,7 @@ void fxi_gpu_map_count(const fxi_gpu_builder *b, fxi_gpu_map *p);
 /* The element type of output k in memory. */
 const fxi_gpu_type *fxi_gpu_map_type(const fx_step *s, const fxi_gpu_map *p, int k);
 /* Appends loads, program and stores for element i, or for several elements from i on, of which
- * `left` exist. With several, no operand is walked. */
+ * `left` exist. With several, p->beside is true if an operand is walked. */
 void fxi_gpu_map_say_element(fxi_gpu_builder *b, const fxi_gpu_map *p);
 void fxi_gpu_map_say_elements(fxi_gpu_builder *b, const fxi_gpu_map *p);
 

@@ -15,7 +15,8 @@
 typedef struct fxi_gpu_progress {
     fxi_mutex lock;
     int active, count;  /* threads that compile now; programs compiled */
-    double since, busy; /* when the first of `active` began; seconds before that */
+    double since, busy; /* seconds of compiling until `since`; later ones are added when a thread
+                           ends a compilation */
     double next;        /* seconds of compiling at which the next message is due */
 } fxi_gpu_progress;
 

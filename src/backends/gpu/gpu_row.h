@@ -1,5 +1,5 @@
-/* gpu_row.h: shared by the files that make row steps: gpu_row.c, and gpu_row_cut.c for rows that
- * are cut into pieces. Internal.
+/* gpu_row.h: shared by the files that make row steps: gpu_row.c, gpu_row_divide.c and, for rows
+ * that are cut into pieces, gpu_row_cut.c. Internal.
  */
 #ifndef CFLUX_GPU_ROW_H
 #define CFLUX_GPU_ROW_H

@@ -35,7 +35,7 @@ typedef struct fxi_rt_device {
      * device's lock. */
     fxi_rt_stream launches;
     fxi_rt_recorder *recorder; /* NULL: nothing was recorded yet */
-    char driver[64];           /* "12.8" */
+    char driver[64];           /* "CUDA 12.8" */
     char architecture[80];     /* "sm_90", "gfx90a:sramecc+:xnack-" */
     char option[112];          /* the compiler's option for the target: "--NAME=TARGET" */
     bool intermediate;         /* the compiler makes PTX, which the driver compiles */
