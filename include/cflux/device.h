@@ -171,7 +171,8 @@ FX_API void fx_set_memory_limit(fx_device *device, int64_t bytes);
 FX_API void fx_set_memory_cache(fx_device *device, int64_t bytes);
 /* Frees the cached memory of all devices, the caches, work space and recordings (FX_RECORD) of the
  * calling thread, and plans that are not in use; then returns free memory of the process to the
- * operating system. Other threads keep their caches. The next evaluations are slower. */
+ * operating system. Other threads keep their caches and the plan of their latest evaluation. The
+ * next evaluations are slower. */
 FX_API void fx_reclaim(void);
 /* Frees the cached memory of one device; for the CPU, that of the calling thread. Plans are kept.
  */

@@ -127,8 +127,8 @@ static void count_bytes(const fxi_plan *p, int64_t bytes)
     __atomic_fetch_add(&fxi_pool_of(p->device)->plans, bytes, __ATOMIC_RELAXED);
 }
 
-/* Removes a plan from the cache. Runs that use it keep their references, so it is freed when the
- * last of them ends. */
+/* Removes a plan from the cache. Runs that use it and threads that keep it have references of their
+ * own, so it is freed when the last of them is dropped. */
 static void evict(fxi_plan *p)
 {
     /* A bucket is a short list, so it has no links backwards. */

@@ -20,7 +20,7 @@ fx_status fxi_plan_again(const fxi_graph *g, fxi_plan **plan);
 /* Bytes of host memory that cached plans keep. */
 int64_t fxi_plans_bytes(void);
 /* fxi_plans_reclaim drops all cached plans. fxi_plans_reclaim_idle drops those that no run uses and
- * counts them as evicted. */
+ * no thread keeps, and counts them as evicted. */
 void fxi_plans_reclaim(void);
 void fxi_plans_reclaim_idle(void);
 

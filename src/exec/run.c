@@ -242,6 +242,9 @@ static fx_status run_graph(fxi_scratch *s)
     if (status == FX_OK)
         hand_over(&b, g);
     fxi_binding_free(&b, s);
+    /* If the evaluation failed, the program's error hook may have evaluated, and s->plan is the
+     * plan of that. */
+    fxi_plan_drop(s);
     s->plan = plan;
     return status;
 }

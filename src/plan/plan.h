@@ -67,7 +67,8 @@ typedef struct fxi_part {
 
 typedef struct fxi_plan fxi_plan;
 struct fxi_plan {
-    int64_t refs; /* atomic; one for the cache, one for each run */
+    int64_t refs; /* atomic; one for the cache, for each run, for each recorded evaluation, and for
+                     each thread that keeps it because it was its latest */
     fx_device *device;
     uint64_t *key;
     uint32_t nkey;

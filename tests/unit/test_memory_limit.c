@@ -71,6 +71,38 @@ static void beyond_the_limit(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+static void sum_in_hook(const fx_error *e, void *user)
+{
+    assert_int_equal(e->status, FX_STATUS_MEMORY);
+    fx_error_set_hook(NULL, NULL);
+    FX_SCOPE;
+    *(double *)user = fx_item(fx_sum(fx_mul(fx_full(2, 3), 5)));
+}
+
+/* The hook of an evaluation that fails may evaluate. The plans of both are freed later. */
+static void an_error_hook_evaluates(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = ones();
+    double sum = 0;
+    fxi_reclaim_all();
+    const int64_t before = fxi_live_allocations();
+    {
+        FX_SCOPE;
+        fx_array *y = fx_add(x, 1);
+        fx_set_memory_limit(fx_cpu_device(), live() + BYTES - 1);
+        fx_error_set_hook(sum_in_hook, &sum);
+        assert_int_equal(fx_eval(y), FX_STATUS_MEMORY);
+        fx_error_take();
+        fx_set_memory_limit(fx_cpu_device(), 0);
+        assert_true(sum == 30);
+        assert_true(fx_at(y, 3) == 2);
+    }
+    fxi_reclaim_all();
+    assert_int_equal(fxi_live_allocations(), before);
+}
+
 /* The work space of an earlier evaluation, and unused plans, are freed. */
 static void what_is_kept_for_speed_goes_first(void **state)
 {
@@ -250,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(live_bytes_are_counted),
         cmocka_unit_test(beyond_the_limit),
+        cmocka_unit_test(an_error_hook_evaluates),
         cmocka_unit_test(what_is_kept_for_speed_goes_first),
         cmocka_unit_test(impossible_requests_free_nothing),
         cmocka_unit_test(copies_of_16_bits_count),
