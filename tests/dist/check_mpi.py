@@ -123,7 +123,7 @@ def hashes(build, launcher, options, case, n, folder, before=(), more=None):
     run = started(launcher, options, build, case, before, n, dict(more or {}, FX_TIMELINE=file))
     out = run.communicate(timeout=60)[0]
     found = [dict(re.findall(rf"(?m)^{rank} hash: (\d \d \d) (\w+)$", out)) for rank in range(n)]
-    if run.returncode != 0 or "wrong" in out or len(found[0]) != 5 * (4 * 5 + 2 * 4) + 6 or any(f != found[0] for f in found):
+    if run.returncode != 0 or "wrong" in out or len(found[0]) != 5 * (4 * 5 + 3 * 4) + 6 or any(f != found[0] for f in found):
         sys.exit(f"{case}, {n} processes: {run.returncode}\n{out}")
     with open(f"{file}.1", encoding="utf-8") as f:
         return found[0], f.read().count(" in shared memory")

@@ -156,6 +156,7 @@ static fx_array *operand(fx_dtype type, int64_t n, int r)
     for (int64_t i = 0; i < n; i++)
         x[i] = type == FX_DTYPE_I32   ? (double)((i * 7919 + r) * 65537 % 2147483647)
                : type == FX_DTYPE_I64 ? (double)(i * 1000003 - r)
+               : type == FX_DTYPE_U8  ? (double)((i * 37 + r * 101) % 256)
                                       : 1 + sin((double)(i * 3 + r * 1000));
     fx_array *y = fx_cast(fx_from(FX_DTYPE_F64, x, n), type);
     free(x);
@@ -199,7 +200,7 @@ static void say_hash(int a, int b, int c, fx_array *x)
     say("hash", text);
 }
 
-/* Updates whose gradients may be computed in shared memory, and sums of other arrays between them.
+/* Updates, and sums of other arrays between them, which use the same shared memory.
  * Each rank has other data, and the next update begins when some ranks are slow. */
 static void updates_and_sums(fx_dist *d)
 {
@@ -228,16 +229,17 @@ static void updates_and_sums(fx_dist *d)
 static void sums(fx_dist *d)
 {
     static const int64_t lengths[] = {1, 1023, 1025, 70001, 300001};
-    static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_I32,
-                                     FX_DTYPE_I64, FX_DTYPE_F16, FX_DTYPE_BF16};
+    static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64,  FX_DTYPE_I32, FX_DTYPE_I64,
+                                     FX_DTYPE_F16, FX_DTYPE_BF16, FX_DTYPE_U8};
     static const fx_reduce folds[] = {FX_REDUCE_SUM, FX_REDUCE_MEAN, FX_REDUCE_PROD, FX_REDUCE_MAX,
                                       FX_REDUCE_MIN};
     for (int l = 0; l < 5; l++) {
         check_sum(d, lengths[l]);
-        for (int t = 0; t < 6; t++)
+        for (int t = 0; t < 7; t++)
             for (int f = 0; f < 5; f++) {
                 FX_SCOPE;
-                const bool whole = types[t] == FX_DTYPE_I32 || types[t] == FX_DTYPE_I64;
+                const bool whole =
+                    types[t] == FX_DTYPE_I32 || types[t] == FX_DTYPE_I64 || types[t] == FX_DTYPE_U8;
                 if (whole && folds[f] == FX_REDUCE_MEAN)
                     continue;
                 fx_array *x = operand(types[t], lengths[l], rank);

@@ -29,9 +29,10 @@ enum { SILENT, WAITS, FAILED };
 static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its process ends */
 
 static struct {
-    MPI_Comm comm, notices; /* made by the plugin, for operations and for notices */
-    MPI_Op max[2], min[2];  /* [0]: of Float32, [1]: of Float64 */
-    fxi_window window;      /* of all ranks, if they are on one machine */
+    MPI_Comm comm, notices;        /* made by the plugin, for operations and for notices */
+    MPI_Op max[2], min[2];         /* [0]: of Float32, [1]: of Float64 */
+    MPI_Op bytes[FX_REDUCE_COUNT]; /* of UInt8 */
+    fxi_window window;             /* of all ranks, if they are on one machine */
     int rank, size;
     bool several; /* the ranks are on several machines */
     int level;    /* thread level of MPI */
@@ -249,18 +250,40 @@ EXTREME(max_f64, double, >)
 EXTREME(min_f32, float, <)
 EXTREME(min_f64, double, <)
 
-static bool make_extremes(void)
+/* Operations on UInt8. In MPICH 4.0 maxima and minima take the numbers as signed. Open MPI 4.1 adds
+ * without wrapping around (200 + 100 = 255) where it uses vectors, which depends on the length. */
+#define OF_BYTES(name, result)                                                                     \
+    static void name(void *in, void *io, int *n, MPI_Datatype *unused)                             \
+    {                                                                                              \
+        const uint8_t *x = in;                                                                     \
+        uint8_t *y = io;                                                                           \
+        (void)unused;                                                                              \
+        for (int i = 0; i < *n; i++)                                                               \
+            y[i] = (uint8_t)(result);                                                              \
+    }
+OF_BYTES(sum_u8, x[i] + y[i])
+OF_BYTES(prod_u8, x[i] * y[i])
+OF_BYTES(max_u8, x[i] > y[i] ? x[i] : y[i])
+OF_BYTES(min_u8, x[i] < y[i] ? x[i] : y[i])
+
+static bool make_operations(void)
 {
     return MPI_Op_create(max_f32, 1, &mpi.max[0]) == MPI_SUCCESS &&
            MPI_Op_create(max_f64, 1, &mpi.max[1]) == MPI_SUCCESS &&
            MPI_Op_create(min_f32, 1, &mpi.min[0]) == MPI_SUCCESS &&
-           MPI_Op_create(min_f64, 1, &mpi.min[1]) == MPI_SUCCESS;
+           MPI_Op_create(min_f64, 1, &mpi.min[1]) == MPI_SUCCESS &&
+           MPI_Op_create(sum_u8, 1, &mpi.bytes[FX_REDUCE_SUM]) == MPI_SUCCESS &&
+           MPI_Op_create(prod_u8, 1, &mpi.bytes[FX_REDUCE_PROD]) == MPI_SUCCESS &&
+           MPI_Op_create(max_u8, 1, &mpi.bytes[FX_REDUCE_MAX]) == MPI_SUCCESS &&
+           MPI_Op_create(min_u8, 1, &mpi.bytes[FX_REDUCE_MIN]) == MPI_SUCCESS;
 }
 
 static MPI_Op op_of(int64_t fold, int64_t dtype)
 {
     const bool is_float = dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64;
     const int wide = dtype == FX_DTYPE_F64;
+    if (dtype == FX_DTYPE_U8)
+        return mpi.bytes[fold];
     return fold == FX_REDUCE_MAX    ? is_float ? mpi.max[wide] : MPI_MAX
            : fold == FX_REDUCE_MIN  ? is_float ? mpi.min[wide] : MPI_MIN
            : fold == FX_REDUCE_PROD ? MPI_PROD
@@ -668,7 +691,7 @@ static const char *join(const fxi_transport_host *host, const void *communicator
     mpi.positions = numbers + 3 * mpi.size;
     for (int r = 0; r < mpi.size; r++)
         mpi.sending[r] = MPI_REQUEST_NULL;
-    if (!make_extremes())
+    if (!make_operations())
         return "MPI_Op_create failed";
     mpi.process = mpi.host->process();
     if (mpi.ours) {
