@@ -188,8 +188,10 @@ FX_API fx_status fx_fail(fx_status status, const char *op, const char *format, .
     FXI_PRINTF(3, 4);
 
 /* fx_error_set_hook sets a function that is called for every failure in any thread, in the thread
- * that failed, e.g. to set a breakpoint or to raise an exception in a language binding. NULL
- * removes it (default: none). `user` is passed on to the function. */
+ * that failed, e.g. to set a breakpoint. It may call cflux, but must return: a thread whose
+ * evaluation it leaves by longjmp or an exception can no longer evaluate. A language binding raises
+ * its exception after the call that failed, from fx_error_take. NULL removes the function (default:
+ * none). `user` is passed on to it. */
 typedef void (*fx_error_fn)(const fx_error *error, void *user);
 FX_API void fx_error_set_hook(fx_error_fn hook, void *user);
 

@@ -107,7 +107,7 @@ fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
     const fx_error_fn hook = error_hook;
     void *user = error_user;
     fxi_mutex_unlock(&hook_lock);
-    named_operation = NULL; /* the hook may call operations, and may leave by longjmp */
+    named_operation = NULL; /* the hook may call operations */
     if (hook)
         hook(&e, user);
     named_operation = outer;

@@ -331,7 +331,7 @@ static void a_tuple_is_no_array(void **state)
            fx_dot_product_attention(x, pair));
 }
 
-/* The name ends with the function, also if the program's hook leaves by longjmp. */
+/* The name ends with the function, even if the program's hook does not return. */
 static jmp_buf out;
 static void leave(const fx_error *e, void *user)
 {
