@@ -105,14 +105,17 @@ def products(n, dtype):
 
 
 def by_cublaslt(n, dtype):
-    before = torch.backends.cuda.preferred_blas_library()
+    before = []
 
     def prepare():
+        before.append(torch.backends.cuda.preferred_blas_library())
         torch.backends.cuda.preferred_blas_library("cublaslt")
         f, inputs = product(n, dtype)
         return without_gradient(lambda: f(*inputs))
     yield "cublaslt", prepare
-    torch.backends.cuda.preferred_blas_library(before)
+    # Empty if this version of PyTorch lacks the function: then `prepare` has failed.
+    if before:
+        torch.backends.cuda.preferred_blas_library(before[0])
 
 
 def chain(x):
