@@ -211,3 +211,8 @@ void fx_message(int level, const char *format, ...)
     hook(level, text, user);
     in_message_hook = false;
 }
+
+bool fxi_in_message_hook(void)
+{
+    return in_message_hook;
+}

@@ -30,6 +30,9 @@ void fxi_operation_end(const char *const *before);
  * an earlier failure. */
 fx_status fxi_error_latest(void);
 
+/* Is this thread inside the program's message hook? */
+bool fxi_in_message_hook(void);
+
 /* fx_fail with a text that is not a format. */
 fx_status fxi_fail_text(fx_status status, const char *operation, const char *text);
 

@@ -6,6 +6,7 @@
  */
 #include "counters.h"
 #include "elements.h"
+#include "error.h"
 #include "evaluate.h"
 #include "handle.h"
 #include "run.h"
@@ -328,10 +329,11 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
     fxi_scratch *s = fxi_scratch_of(c);
     if (!s)
         return FX_STATUS_MEMORY;
-    if (s->running)
-        return fx_fail(FX_STATUS_STATE, "eval",
-                       "called by the forward function of a custom "
-                       "operation, which must not evaluate arrays");
+    /* Either would overwrite s->graph, which the evaluation around it uses. */
+    if (s->running || (c->busy && fxi_in_message_hook()))
+        return fx_fail(FX_STATUS_STATE, "eval", "called by %s, which must not evaluate arrays",
+                       s->running ? "the forward function of a custom operation"
+                                  : "a message hook during an evaluation");
     /* An evaluation inside another one must leave the outer one marked as busy. */
     const bool nested = c->busy;
     c->busy = true;

@@ -6,6 +6,7 @@
 #include "evaluate.h"
 #include "semantics_check.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -553,6 +554,38 @@ static void the_trace_says_why(void **state)
     assert_string_equal(text, "--\n");
 }
 
+static fx_array *seen;
+static fx_status hook_status;
+static void evaluate_in_hook(int level, const char *text, void *user)
+{
+    (void)level, (void)text, (void)user;
+    hook_status = fx_eval(fx_add(seen, 1));
+}
+
+/* In the child: a message of the evaluation reaches a hook that evaluates, which is refused, and
+ * the evaluation continues. */
+static int run_evaluating(void)
+{
+    FX_SCOPE;
+    seen = fx_vector(1, 2, 3);
+    fx_message_set_hook(evaluate_in_hook, NULL);
+    fx_array *y = fx_cumsum(fx_exp(fx_matmul(fx_ones(2, 3), seen)), 0);
+    printf("%.1f\n", fx_item(fx_sum(y)) / exp(6));
+    printf("%d %s\n", hook_status == FX_STATUS_STATE, fx_error_take().message);
+    fx_message(0, "outside of evaluations the hook may evaluate");
+    printf("%d\n", hook_status == FX_OK);
+    return fx_error_print(stdout);
+}
+
+static void a_message_hook_cannot_evaluate(void **state)
+{
+    (void)state;
+    char text[8000];
+    trace_of("--evaluating", "plan,miss", text, sizeof text);
+    assert_string_equal(text, "3.0\n1 eval: called by a message hook during an evaluation, which "
+                              "must not evaluate arrays\n1\n");
+}
+
 enum { LINKS = 6 };
 
 /* exp(exp(… x)), but log at link `other`. */
@@ -621,6 +654,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--traced") == 0)
         return run_traced();
+    if (argc > 1 && strcmp(argv[1], "--evaluating") == 0)
+        return run_evaluating();
     if (argc > 1 && strcmp(argv[1], "--differences") == 0)
         return run_differences();
     const struct CMUnitTest tests[] = {
@@ -640,6 +675,7 @@ int main(int argc, char **argv)
         TEST(no_number_of_nodes_cuts_a_step),
         TEST(very_many_parameters),
         TEST(the_trace_says_why),
+        TEST(a_message_hook_cannot_evaluate),
         TEST(the_trace_names_what_differs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
