@@ -69,15 +69,25 @@ def entered(path, driver, backend):
     return cost[driver], cost[backend], launches
 
 
+def environment(where):
+    plugins = os.environ["FX_PLUGIN_PATH"] + ("/tests/sim/metal" if where == METAL else "")
+    return {**os.environ, "FX_PLUGIN_PATH": plugins}
+
+
+def fill_cache(runner, case, options, where=CUDA):
+    """Compiles the kernels, which costs the host too."""
+    subprocess.run([runner, "--device", where[0], *options, "--count", case, "3"], check=True, stderr=subprocess.DEVNULL,
+                   env=environment(where))
+
+
 def run(runner, case, options, steps, where=CUDA):
     """Instructions of the process, of the driver and of the backend without the driver, and launches."""
     device, *libraries = where
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "callgrind")
-        plugins = os.environ["FX_PLUGIN_PATH"] + ("/tests/sim/metal" if where == METAL else "")
         ran = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", runner, "--device", device,
                               *options, "--count", case, str(steps)], text=True, capture_output=True, check=False,
-                             env={**os.environ, "FX_PLUGIN_PATH": plugins})
+                             env=environment(where))
         collected = re.search(r"Collected : (\d+)", ran.stderr)
         if ran.returncode != 0 or not collected:
             sys.exit(f"{case}: {ran.stdout}{ran.stderr}")
@@ -101,8 +111,7 @@ def main():
         print("skipped: valgrind is not installed")
         return 0
     for case, options, few, many, limit in CASES:
-        # Compiling kernels costs the host too, so the first run only fills the simulator's cache.
-        subprocess.run([runner, "--device", "cuda:0", *options, "--count", case, "3"], check=True, stderr=subprocess.DEVNULL)
+        fill_cache(runner, case, options)
         a, b = run(runner, case, options, few), run(runner, case, options, many)
         every, driver, backend, _ = ((y - x) / (many - few) for x, y in zip(a, b))
         host = every - driver
@@ -110,6 +119,7 @@ def main():
               f"{backend / PER_US:.1f} of {BACKEND_US} µs")
         # A count of a few thousand would mean that no training step was run.
         wrong += not 10000 < host < limit * PER_US or not 500 < backend < BACKEND_US * PER_US
+    fill_cache(runner, ENCODED, [], METAL)
     few, many = 20, 60
     a, b = (run(runner, ENCODED, [], steps, METAL) for steps in (few, many))
     launches, encoding = (b[3] - a[3]) / (many - few), (b[2] - a[2]) / (b[3] - a[3])

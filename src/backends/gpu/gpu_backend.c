@@ -153,7 +153,7 @@ static fx_status run_step(fx_device *device, const fx_step *step, const void *co
     fxi_mutex_lock(&d->lock);
     fx_status status = fxi_gpu_run(&d->driver->runtime, device, step, in, out, run);
     fxi_mutex_unlock(&d->lock);
-    if (!status && fxi_gpu_waits_for_steps())
+    if (!status && d->waits_for_steps)
         status =
             fxi_gpu_check(d, fx_op_name(step->op), d->driver->finish_call, d->driver->finish(d));
     /* Without the lock: the message may call a hook of the program. */

@@ -14,15 +14,11 @@ void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k)
     snprintf(d->label, sizeof d->label, "%s:%d", backend, k);
     fxi_mutex_init(&d->lock);
     fxi_gpu_progress_init(&d->progress);
+    const char *sync = getenv("FX_GPU_SYNC");
+    d->waits_for_steps = sync && *sync && strcmp(sync, "0") != 0;
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
-
-bool fxi_gpu_waits_for_steps(void)
-{
-    const char *text = getenv("FX_GPU_SYNC");
-    return text && *text && strcmp(text, "0") != 0;
-}
 
 /* "", " after the step exp", " after the steps exp to sum": kernels run after the call that queues
  * them, so the driver's error does not tell which one failed. */

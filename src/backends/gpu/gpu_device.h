@@ -97,6 +97,9 @@ struct fxi_gpu_device {
      * target and compiler. */
     char target[512], compiler[96], options[128];
     fxi_gpu_limits limits;
+    /* FX_GPU_SYNC=1: the backend waits for the device after each step, so that an error names the
+     * step that failed. */
+    bool waits_for_steps;
     /* Protects the arguments of kernels until they are queued, and the members below. */
     fxi_mutex lock;
     void *faults;
@@ -176,9 +179,6 @@ void fxi_gpu_quiesce(fxi_gpu_device *d);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Is FX_GPU_SYNC=1 set? The backend then waits for the device after each step, so that an error
- * names the step that failed. */
-bool fxi_gpu_waits_for_steps(void);
 /* Writes the error of a call as a message and returns its status: FX_STATUS_MEMORY if device memory
  * is exhausted, else FX_STATUS_DEVICE. */
 fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text, size_t size);

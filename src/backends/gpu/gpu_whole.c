@@ -63,8 +63,8 @@ static bool worth_recording(const fx_device *device, const fx_plan *plan)
     bool any = false;
     for (int32_t i = 0; i < plan->nsteps; i++)
         any |= fxi_gpu_captures(&plan->steps[i]);
-    return any && fxi_gpu_device_of(device)->driver->record && !fxi_gpu_waits_for_steps() &&
-           !graphs_are_off();
+    const fxi_gpu_device *d = fxi_gpu_device_of(device);
+    return any && d->driver->record && !d->waits_for_steps && !graphs_are_off();
 }
 
 static void note_uses(const fx_plan *plan, fxi_gpu_use *uses)
