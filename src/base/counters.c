@@ -2,6 +2,8 @@
 #include "counters.h"
 #include "memory.h"
 
+#include <stddef.h>
+
 fx_counters fxi_counters;
 _Thread_local fx_counters *fxi_own_counters;
 _Thread_local uint64_t fxi_nodes_here;
@@ -21,31 +23,16 @@ void fxi_count_live(int64_t n)
         ;
 }
 
+/* All members are 64 bits wide. The last two, bytes of memory, are not added up here. */
+enum { COUNTS = offsetof(fx_counters, live_bytes) / sizeof(uint64_t) };
+_Static_assert(sizeof(fx_counters) == (COUNTS + 2) * sizeof(uint64_t), "a count after live_bytes");
+
 void fxi_counters_add(fx_counters *sum, const fx_counters *counts)
 {
-#define ADD(field)                                                                                 \
-    __atomic_fetch_add(&sum->field, __atomic_load_n(&counts->field, __ATOMIC_RELAXED),             \
-                       __ATOMIC_RELAXED)
-    ADD(nodes);
-    ADD(plans_built);
-    ADD(plan_hits);
-    ADD(plans_evicted);
-    ADD(steps_run);
-    ADD(fused_steps);
-    ADD(bytes_moved);
-    ADD(bytes_saved);
-    ADD(allocations);
-    ADD(evals);
-    ADD(implicit_evals);
-    ADD(donations);
-    ADD(donation_misses);
-    ADD(transfers);
-    ADD(bytes_transferred);
-    ADD(repeated_evals);
-    ADD(graphs_captured);
-    ADD(graphs_replayed);
-    ADD(graphs_invalidated);
-#undef ADD
+    uint64_t *to = (uint64_t *)sum;
+    const uint64_t *from = (const uint64_t *)counts;
+    for (size_t i = 0; i < COUNTS; i++)
+        __atomic_fetch_add(&to[i], __atomic_load_n(&from[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
 fx_counters fx_stats(void)

@@ -264,9 +264,13 @@ fx_status fx_register_layer(const fx_type *type)
         if (other == type || (strcmp(other->name, type->name) == 0 && i >= NLIBRARY &&
                               other->size == type->size && other->nfields == type->nfields))
             return FX_OK;
-        if (strcmp(other->name, type->name) == 0 || same_file_name(fx_layer_of(other), layer))
+        if (strcmp(other->name, type->name) == 0)
             return fx_fail(FX_STATUS_ARGUMENT, "register_layer",
                            "there is already another type named %s", type->name);
+        if (same_file_name(fx_layer_of(other), layer))
+            return fx_fail(FX_STATUS_ARGUMENT, "register_layer",
+                           "%s and the registered type %s have the same name in files, %s",
+                           type->name, other->name, layer->flux);
     }
     fxi_mutex_lock(&lock);
     const bool grown = fxi_grow(&registered, &capacity, nregistered + 1, sizeof *registered);

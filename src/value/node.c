@@ -224,12 +224,6 @@ fx_status fxi_fail_sizes(const char *op, fx_dtype dtype, int ndim, const int64_t
                    fxi_shape_text(ndim, sizes, t), fx_dtype_name(dtype));
 }
 
-/* The usual case of fxi_sizes_fit, without a loop. */
-static inline bool few_short_axes(int ndim, const int64_t *sizes)
-{
-    return ndim == 0 || (ndim <= 2 && (sizes[0] | sizes[ndim - 1]) >> 18 == 0);
-}
-
 fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const int64_t *shape,
                        fx_device *device, const fx_attr *attr, int nin, fxi_node *const *in)
 {
@@ -248,7 +242,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
                 device->name);
         return NULL;
     }
-    if (__builtin_expect(!few_short_axes(ndim, shape) && !fxi_sizes_fit(dtype, ndim, shape), 0)) {
+    if (__builtin_expect(!fxi_sizes_fit(dtype, ndim, shape), 0)) {
         fxi_fail_sizes(fxi_ops[op].name, dtype, ndim, shape);
         return NULL;
     }

@@ -146,11 +146,8 @@ static inline bool fxi_is_float(int dtype)
  * too. */
 static inline bool fxi_sizes_fit(fx_dtype dtype, int ndim, const int64_t *sizes)
 {
-    /* Nearly all arrays have few axes, each shorter than 2^18: at most 2^54 elements of 8 bytes. */
-    int64_t any = 0;
-    for (int i = 0; i < ndim; i++)
-        any |= sizes[i];
-    if (__builtin_expect(ndim <= 3 && any >> 18 == 0, 1))
+    /* Nearly all arrays have at most two axes, each shorter than 2^18: at most 2^36 elements. */
+    if (__builtin_expect(ndim == 0 || (ndim <= 2 && (sizes[0] | sizes[ndim - 1]) >> 18 == 0), 1))
         return true;
     int64_t bytes = (int64_t)fxi_dtype_size((int)dtype);
     bool fit = true;

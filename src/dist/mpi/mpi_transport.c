@@ -29,10 +29,8 @@ enum { SILENT, WAITS, FAILED };
 static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its process ends */
 
 static struct {
-    MPI_Comm comm, notices;        /* made by the plugin, for operations and for notices */
-    MPI_Op max[2], min[2];         /* [0]: of Float32, [1]: of Float64 */
-    MPI_Op bytes[FX_REDUCE_COUNT]; /* of UInt8 */
-    fxi_window window;             /* of all ranks, if they are on one machine */
+    MPI_Comm comm, notices; /* made by the plugin, for operations and for notices */
+    fxi_window window;      /* of all ranks, if they are on one machine */
     int rank, size;
     bool several; /* the ranks are on several machines */
     int level;    /* thread level of MPI */
@@ -234,58 +232,58 @@ static MPI_Datatype type_of(int64_t dtype)
     }
 }
 
-/* Maxima and minima of floats that are NaN if a member has NaN. With MPI's own operations the
- * result depends on which member has it. */
-#define EXTREME(name, type, sign)                                                                  \
+#define OPERATION(name, type, result)                                                              \
     static void name(void *in, void *io, int *n, MPI_Datatype *unused)                             \
     {                                                                                              \
         const type *x = in;                                                                        \
         type *y = io;                                                                              \
         (void)unused;                                                                              \
         for (int i = 0; i < *n; i++)                                                               \
-            y[i] = x[i] sign y[i] || x[i] != x[i] ? x[i] : y[i];                                   \
+            y[i] = (type)(result);                                                                 \
     }
-EXTREME(max_f32, float, >)
-EXTREME(max_f64, double, >)
-EXTREME(min_f32, float, <)
-EXTREME(min_f64, double, <)
+/* Maxima and minima of floats that are NaN if a member has NaN. With MPI's own operations the
+ * result depends on which member has it. */
+OPERATION(max_f32, float, x[i] > y[i] || x[i] != x[i] ? x[i] : y[i])
+OPERATION(max_f64, double, x[i] > y[i] || x[i] != x[i] ? x[i] : y[i])
+OPERATION(min_f32, float, x[i] < y[i] || x[i] != x[i] ? x[i] : y[i])
+OPERATION(min_f64, double, x[i] < y[i] || x[i] != x[i] ? x[i] : y[i])
+/* In MPICH 4.0 maxima and minima take UInt8 as signed. Open MPI 4.1 adds without wrapping around
+ * (200 + 100 = 255) where it uses vectors, which depends on the length. */
+OPERATION(sum_u8, uint8_t, x[i] + y[i])
+OPERATION(prod_u8, uint8_t, x[i] * y[i])
+OPERATION(max_u8, uint8_t, x[i] > y[i] ? x[i] : y[i])
+OPERATION(min_u8, uint8_t, x[i] < y[i] ? x[i] : y[i])
 
-/* Operations on UInt8. In MPICH 4.0 maxima and minima take the numbers as signed. Open MPI 4.1 adds
- * without wrapping around (200 + 100 = 255) where it uses vectors, which depends on the length. */
-#define OF_BYTES(name, result)                                                                     \
-    static void name(void *in, void *io, int *n, MPI_Datatype *unused)                             \
-    {                                                                                              \
-        const uint8_t *x = in;                                                                     \
-        uint8_t *y = io;                                                                           \
-        (void)unused;                                                                              \
-        for (int i = 0; i < *n; i++)                                                               \
-            y[i] = (uint8_t)(result);                                                              \
-    }
-OF_BYTES(sum_u8, x[i] + y[i])
-OF_BYTES(prod_u8, x[i] * y[i])
-OF_BYTES(max_u8, x[i] > y[i] ? x[i] : y[i])
-OF_BYTES(min_u8, x[i] < y[i] ? x[i] : y[i])
+/* What replaces MPI's own operations. */
+static struct {
+    int64_t fold, dtype;
+    MPI_User_function *function;
+    MPI_Op made;
+} operations[] = {{FX_REDUCE_MAX, FX_DTYPE_F32, .function = max_f32},
+                  {FX_REDUCE_MAX, FX_DTYPE_F64, .function = max_f64},
+                  {FX_REDUCE_MIN, FX_DTYPE_F32, .function = min_f32},
+                  {FX_REDUCE_MIN, FX_DTYPE_F64, .function = min_f64},
+                  {FX_REDUCE_SUM, FX_DTYPE_U8, .function = sum_u8},
+                  {FX_REDUCE_PROD, FX_DTYPE_U8, .function = prod_u8},
+                  {FX_REDUCE_MAX, FX_DTYPE_U8, .function = max_u8},
+                  {FX_REDUCE_MIN, FX_DTYPE_U8, .function = min_u8}};
+enum { OPERATIONS = sizeof operations / sizeof *operations };
 
 static bool make_operations(void)
 {
-    return MPI_Op_create(max_f32, 1, &mpi.max[0]) == MPI_SUCCESS &&
-           MPI_Op_create(max_f64, 1, &mpi.max[1]) == MPI_SUCCESS &&
-           MPI_Op_create(min_f32, 1, &mpi.min[0]) == MPI_SUCCESS &&
-           MPI_Op_create(min_f64, 1, &mpi.min[1]) == MPI_SUCCESS &&
-           MPI_Op_create(sum_u8, 1, &mpi.bytes[FX_REDUCE_SUM]) == MPI_SUCCESS &&
-           MPI_Op_create(prod_u8, 1, &mpi.bytes[FX_REDUCE_PROD]) == MPI_SUCCESS &&
-           MPI_Op_create(max_u8, 1, &mpi.bytes[FX_REDUCE_MAX]) == MPI_SUCCESS &&
-           MPI_Op_create(min_u8, 1, &mpi.bytes[FX_REDUCE_MIN]) == MPI_SUCCESS;
+    for (int k = 0; k < OPERATIONS; k++)
+        if (MPI_Op_create(operations[k].function, 1, &operations[k].made) != MPI_SUCCESS)
+            return false;
+    return true;
 }
 
 static MPI_Op op_of(int64_t fold, int64_t dtype)
 {
-    const bool is_float = dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64;
-    const int wide = dtype == FX_DTYPE_F64;
-    if (dtype == FX_DTYPE_U8)
-        return mpi.bytes[fold];
-    return fold == FX_REDUCE_MAX    ? is_float ? mpi.max[wide] : MPI_MAX
-           : fold == FX_REDUCE_MIN  ? is_float ? mpi.min[wide] : MPI_MIN
+    for (int k = 0; k < OPERATIONS; k++)
+        if (operations[k].fold == fold && operations[k].dtype == dtype)
+            return operations[k].made;
+    return fold == FX_REDUCE_MAX    ? MPI_MAX
+           : fold == FX_REDUCE_MIN  ? MPI_MIN
            : fold == FX_REDUCE_PROD ? MPI_PROD
                                     : MPI_SUM;
 }
