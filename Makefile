@@ -35,7 +35,8 @@ MAKEFLAGS     += --no-print-directory
 help:
 	@echo 'make demo          build, then train on handwritten digits with the command line'
 	@echo 'make test          build with gcc and clang, run the quick tests'
-	@echo 'make test-all      every test; again with sanitizers, on ARM and in another Debian'
+	@echo 'make test-all      every test; quick tests again with sanitizers, on ARM and in another Debian;'
+	@echo '                   builds for macOS and Windows, fuzzing, Debian packages'
 	@echo 'make bench         build and run the benchmarks, compared with the peers of scripts/bench-peers'
 	@echo 'make asan | tsan   the suite under address+undefined, the thread tests under thread sanitizer'
 	@echo 'make clang         the suite built with clang'
@@ -72,7 +73,7 @@ test: setup-test
 	@$(QUICK)
 
 # CFLUX_PART=K/N takes one of N parts of most tests (scripts/suite).
-# The quick tests run again only if a file of the tree is newer than their last success.
+# The quick tests run again only if a file of the tree is newer than their latest success.
 test-all: setup-test
 	@$(ROOT)/scripts/setup browser
 	@$(ROOT)/scripts/setup slurm
@@ -88,12 +89,13 @@ QUICK  = $(ROOT)/scripts/suite $(BUILD) -L quick && touch $(BUILD)/quick-passed
 PASSED = [ -e $(BUILD)/quick-passed ] && [ -z "$$(find $(ROOT) \( -path $(abspath $(BUILD)) -o -path $(ROOT)/.git \) -prune \
              -o -type f -newer $(BUILD)/quick-passed -print -quit)" ]
 
-# The readers get damaged input for 10 seconds each, whatever else runs; installations mostly use one core.
+# Both run at the same time: readers get damaged input for 10 seconds each, however busy the machine is, and installations
+# mostly use one core.
 fuzz-and-packages: fuzz-build
 	@status=0; { $(MAKE) deb-check && PART=$(CFLUX_PART) $(ROOT)/scripts/debian-roots trixie; } >$(BUILD)/debian.log 2>&1 & packages=$$!; \
 	    $(MAKE) fuzz-short || status=1; wait $$packages || status=1; cat $(BUILD)/debian.log; exit $$status
 
-# Other builds of the suite leave out the tests that need to run once (tests/CMakeLists.txt). CFLUX_PART=K/N runs
+# Other builds of the suite leave out the tests that need to run only once (tests/CMakeLists.txt). CFLUX_PART=K/N runs
 # a part of the others (scripts/suite): continuous integration runs another quarter for each commit.
 AGAIN      = -L quick -LE once
 CFLUX_PART ?= 1/1
@@ -162,7 +164,7 @@ install: setup-demo $(BUILD)/Makefile
 	DESTDIR=$(DESTDIR) cmake --install $(BUILD)
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
-# Debian packages, in $(BUILD)/deb/packages, and what they do in a clean root.
+# deb makes Debian packages in $(BUILD)/deb/packages; deb-check installs and uses them in a clean root.
 deb: setup-demo
 	$(CONFIGURE) -B $(BUILD)/deb -DCMAKE_INSTALL_PREFIX=/usr -DCFLUX_TESTS=OFF -DCFLUX_EXAMPLES=OFF -DCFLUX_BENCH=OFF
 	$(COMPILE) $(BUILD)/deb -j $(JOBS)
