@@ -17,7 +17,7 @@ class CfluxTest(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        toolchain.user_presets_path = False  # which would be a file of the tree
+        toolchain.user_presets_path = False  # otherwise Conan writes CMakeUserPresets.json into the tree
         toolchain.generate()
         CMakeDeps(self).generate()
 

@@ -1,4 +1,4 @@
-# An overlay port: it builds from the sources of the tree that contains it (docs/install.md). Installed is the shared library only,
+# An overlay port: it builds from the sources of the tree that contains it (docs/install.md). It installs the shared library only,
 # because vcpkg allows one kind of library for each triplet.
 vcpkg_check_linkage(ONLY_DYNAMIC_LIBRARY)
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
