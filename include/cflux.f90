@@ -65,7 +65,7 @@ module cflux
         type(c_ptr) :: fxi_pass = c_null_ptr
     end type c_batch
 
-    ! fxi_arg: `bits` is its union. A pointer or a double in it is passed as an integer of 64 bits would be.
+    ! fxi_arg: `u` is its union. A pointer or a double in it is passed as an integer of 64 bits would be.
     type, bind(C) :: c_arg
         integer(c_int) :: kind
         integer(c_int64_t) :: u

@@ -1,11 +1,11 @@
 /* cflux/augment.h: random changes of images, by operations that run on the images' device.
  *
  * x: spatial…×channels×batch with 1 to 3 spatial axes (width×height×channels×batch for images).
- * Each observation of a batch is changed independently; all its channels in the same way. Outside
- * of training (FX_STEP) the result is x itself, or the centre for fx_random_crop. With .always the
- * functions also change images outside of training: set it in functions of fx_mapobs, because
- * workers are never in training mode. The numbers come from the thread's random stream, or from
- * .seed. Results are differentiable.
+ * Each observation of a batch is changed independently. Its channels are flipped, cut and moved
+ * together; noise differs for each element. Outside of training (FX_STEP) the result is x itself,
+ * or the centre for fx_random_crop. With .always the functions also change images outside of
+ * training: set it in functions of fx_mapobs, because workers are never in training mode. The
+ * numbers come from the thread's random stream, or from .seed. Results are differentiable.
  *
  * Errors: FX_STATUS_SHAPE if x does not have 3 to 5 axes; FX_STATUS_ARGUMENT for NULL and for an
  * option out of range. */

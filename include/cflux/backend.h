@@ -309,8 +309,8 @@ typedef struct fx_reduce_step {
  * the first ones but not all. Of the other axes it has the last ones, or all. Only backends without
  * device memory of their own (`write`) receive such steps.
  * Outputs have the shape of `space`, or this shape with rows or across_axes reduced to size 1. The
- * output of the last instruction on elements may have the memory of an operand. Only sums across
- * rows of earlier results follow it: a backend does not read the operand again for them. */
+ * output of the last instruction on elements may have the memory of an operand. The instructions
+ * after it are sums across rows, of results computed before: none of them reads the operand. */
 typedef struct fx_row_step {
     fx_program program;
     fx_more_outputs more;
@@ -848,8 +848,8 @@ struct fx_backend {
      * lost), records an error and returns NULL. Addresses are private to the backend: the library
      * adds offsets and does not dereference them, unless `read` and `write` are NULL. */
     void *(*alloc)(fx_device *device, size_t bytes);
-    /* Frees device memory. Queued work may still use it: the backend delays the release until
-     * then. */
+    /* Frees device memory. Queued work may still use it: the backend frees it when that work is
+     * complete. */
     void (*free)(fx_device *device, void *ptr);
     /* Copies bytes from host memory to the device; after the return the host memory may be reused.
      * NULL, together with `read`: device memory is host memory. */

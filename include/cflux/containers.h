@@ -199,7 +199,7 @@ typedef struct fx_weightnorm_layer {
 #define FXI_WEIGHTNORM_ARGS(F)                                                                     \
     F(void *, layer, FXI_NULL)         /* a layer with an array of that name */                    \
     F(const char *, which, "weight")   /* name of the array in the C struct or in Flux */          \
-    F(fx_axes, dims, FXI_AXES_ALL)     /* axes of the sum; default: the last axis of v */
+    F(fx_axes, dims, FXI_AXES_ALL)     /* axes of the sum; FX_ALL (default): the last axis of v */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_weightnorm_args, FXI_WEIGHTNORM_ARGS);
 FX_API fx_weightnorm_layer *fxi_weightnorm(const fx_weightnorm_args *a);

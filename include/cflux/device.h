@@ -8,7 +8,7 @@
  *
  * fx_use("check:CPU") provides devices "check:CPU:0", … that compute as the backend CPU does and
  * find invalid memory accesses. These are FX_STATUS_INTERNAL: accesses outside of live allocations,
- * writes beyond the end of an allocation or after its release, and outputs that a step does not
+ * writes beyond the end of an allocation or to freed memory, and outputs that a step does not
  * write. New memory contains NaN. With FX_CHECK=all in the environment all memory is checked after
  * each step; fx_synchronize checks it once (docs/guide/checking-memory.md). */
 #ifndef CFLUX_DEVICE_H

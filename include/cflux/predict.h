@@ -64,15 +64,15 @@ FX_API void *fx_predictor(const char *path, void *entries);
 /* Returns the outputs of the model for raw observations: model((x − mean) / std), where `fill`
  * first replaces each NaN in x. The final axis of x counts observations (N). The product of its
  * other sizes must be that of the predictor's `shape`. If about.transpose is set, x has its axes in
- * the order of the data files: the first two sizes of `shape` are exchanged. Input of
- * other types than Float64 becomes Float32. It is scaled in Float64, and the model gets Float64 if
- * one of its arrays is Float64, otherwise Float32. Computes in inference mode, 256 observations at
- * a time, on the device of the model. The result is evaluated and on the CPU, of shape (outputs, N)
- * for a model that ends in a dense layer; the scope owns it. For a model of texts, x contains ids
- * of fx_tokenizer_encode_texts; fx_predict_texts is simpler. For a language model, x contains ids,
- * context×N, and the result has a score for each token, tokens×context×N. Errors: FX_STATUS_SHAPE
- * for other sizes or no observations; FX_STATUS_ARGUMENT if `predictor` is not a predictor; those
- * of the model. */
+ * the order of the data files: the first two sizes of `shape` are exchanged. Input of other types
+ * than Float64 is first converted to Float32. The scaling is computed in Float64. The model then
+ * gets Float64 if one of its arrays is Float64, otherwise Float32. Computes in inference mode, 256
+ * observations at a time, on the device of the model. The result is evaluated and on the CPU, of
+ * shape (outputs, N) for a model that ends in a dense layer; the scope owns it. For a model of
+ * texts, x contains ids of fx_tokenizer_encode_texts; fx_predict_texts is simpler. For a language
+ * model, x contains ids, context×N, and the result has a score for each token, tokens×context×N.
+ * Errors: FX_STATUS_SHAPE for other sizes or no observations; FX_STATUS_ARGUMENT if `predictor` is
+ * not a predictor; those of the model. */
 FX_API fx_array *fx_predict(void *predictor, fx_array *x);
 
 /* fx_predict for the rows of a CSV file, plain or gzip. The separator is found as fx_read_table
