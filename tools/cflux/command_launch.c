@@ -110,10 +110,10 @@ static void report(const char *how, const char *last)
  * ends. */
 static bool failures_are_known;
 
-/* Runs in a process of its own when this one has been killed, which no launcher explains: it names
- * the process, not the rank. If another rank has failed before, the launcher may have killed this
- * process because of that: the launcher of MPICH sends SIGKILL. On a machine without the file this
- * is not known, and the cause is not guessed. */
+/* Runs in a process of its own when this one has been killed: a launcher then names the process,
+ * not the rank. If another rank has failed before, the launcher may have killed this process
+ * because of that: the launcher of MPICH sends SIGKILL. On a machine without the file this is not
+ * known, and the cause is not guessed. */
 static void report_killed(int number, void *progress)
 {
     char how[160], last[400];

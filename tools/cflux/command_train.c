@@ -322,7 +322,7 @@ static int prepare(train_run *r)
     if (r->o->schedule && (status = rate_schedule_check(r->o->schedule)) != EXIT_FINE)
         return status;
     if (r->o->model)
-        fx_parse_model(r->o->model); /* parsed again because the seed is set only now */
+        fx_parse_model(r->o->model); /* checked only: train_model parses it after fx_seed */
     r->p.device = members_device(r->o->device);
     if (fx_error_status() != FX_OK)
         return fail_library(EXIT_BAD_INPUT);

@@ -86,8 +86,8 @@ static int64_t compute(const char *method, const float *x, int64_t each, int64_t
 int missing_fill(const char *method, fx_array *x, const dataset *d, fx_array **out)
 {
     int64_t sizes[FX_MAX_DIMS];
-    const int dims = fx_ndims(x) - 1;
-    const int64_t n = fx_size(x, dims), each = fx_length(x) / n;
+    const int ndims = fx_ndims(x) - 1;
+    const int64_t n = fx_size(x, ndims), each = fx_length(x) / n;
     const float *values = fx_data(x);
     double *column = calloc((size_t)n + 1, sizeof *column);
     float *fills = calloc((size_t)each + 1, sizeof *fills);
@@ -97,10 +97,10 @@ int missing_fill(const char *method, fx_array *x, const dataset *d, fx_array **o
         return values ? fail(EXIT_FAILED, "no memory for %lld observations", (long long)n)
                       : fail_library(EXIT_FAILED);
     }
-    for (int k = 0; k < dims; k++)
+    for (int k = 0; k < ndims; k++)
         sizes[k] = fx_size(x, k);
     const int64_t empty = compute(method, values, each, n, column, fills);
-    *out = fxi_from(FX_DTYPE_F32, fills, dims, sizes);
+    *out = fxi_from(FX_DTYPE_F32, fills, ndims, sizes);
     free(column);
     free(fills);
     if (empty >= 0 && d->columns)

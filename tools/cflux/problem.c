@@ -181,7 +181,7 @@ static int take_classes(problem *p, const dataset *d, void *classes)
 }
 
 /* By default, whole numbers are classes if they have at most two distinct values, or each occurs
- * ten times on average. */
+ * at least ten times on average. */
 static int classes_from_numbers(problem *p, const dataset *d, task asked, bool by_loss)
 {
     double broken, *values;

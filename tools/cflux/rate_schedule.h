@@ -1,7 +1,7 @@
 /* rate_schedule.h: --schedule of cflux train. A schedule in the notation of ParameterSchedulers.jl,
  * or a short form that takes the rate from the optimiser and the length from the run:
  *
- *     cosine, linear                 from the rate of the optimiser to 0 in the last training step
+ *     cosine, linear                 from the rate of the optimiser to 0 at the end of the run
  *     cosine:warmup=500              before this, 500 training steps in which the rate rises from 0
  *
  * Functions return EXIT_FINE, or the exit status of a failure (printed). */

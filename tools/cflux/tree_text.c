@@ -1,8 +1,8 @@
 /* tree_text.c: prints the entries of a file as a tree: see tree_text.h.
  *
- * A file can refer to the same objects so often that the whole tree could never be printed. The
- * first IN_FULL structs and tuples are printed whenever they are met; after them, one that was
- * printed before is only named.
+ * A file can refer to the same objects so often that the whole tree could never be printed. While
+ * at most IN_FULL structs and tuples have been printed, each one that is met is printed; after
+ * that, one that was printed before is only named.
  */
 #include "tree_text.h"
 #include "clean_text.h"
