@@ -113,7 +113,7 @@ static inline bool fxi_mul_i64(int64_t a, int64_t b, int64_t *out)
 /* a·b and a + b for sizes ≥ 0 of an array that does not exist yet. A result that is too large for
  * any array becomes FXI_SIZE_CAP, which fxi_node_new refuses; sums of a few such sizes do not
  * overflow. */
-#define FXI_SIZE_CAP (INT64_MAX / 16)
+#define FXI_SIZE_CAP (INT64_MAX / 16 + 1)
 static inline int64_t fxi_mul_sizes(int64_t a, int64_t b)
 {
     int64_t product;

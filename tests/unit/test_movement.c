@@ -163,6 +163,8 @@ static void joins(void **state)
         fx_concat(0, fx_full_dtype(FX_DTYPE_I32, 7, 1), fx_full_dtype(FX_DTYPE_F64, 0.5, 1));
     assert_int_equal(fx_eltype(mixed), FX_DTYPE_F64);
     CHECK(mixed, (2), 0, 7, 0.5);
+    fx_array *half = fx_full_dtype(FX_DTYPE_U8, 7, INT64_C(1) << 58);
+    check_error(fx_concat(0, half, half), FX_STATUS_ARGUMENT, "the product of the sizes overflows");
 }
 
 int main(void)
