@@ -242,7 +242,7 @@ fx_run_log *fx_run_log_open(const char *path, bool append)
     }
     log->fd = open_file(path, append);
     if (log->fd < 0) {
-        fx_fail(FX_STATUS_IO, OP, "%s: %s", log->path, strerror(errno));
+        fx_fail(FX_STATUS_IO, OP, "cannot open the log %s: %s", log->path, strerror(errno));
         free_log(log);
         return NULL;
     }
@@ -462,7 +462,7 @@ fx_status fx_run_log_close(fx_run_log *log)
         note_failure(log, errno);
     const fx_status status = status_of(log);
     if (status != FX_OK)
-        fx_fail(status, OP, "%s: %s", log->path, strerror(log->failed));
+        fx_fail(status, OP, "the log %s is incomplete: %s", log->path, strerror(log->failed));
     free_log(log);
     return status;
 }

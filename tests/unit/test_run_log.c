@@ -381,7 +381,8 @@ static void failures_to_open_say_why(void **state)
     assert_null(fx_run_log_open("/nowhere/run.jsonl", false));
     const fx_error e = fx_error_take();
     assert_int_equal(e.status, FX_STATUS_IO);
-    assert_string_equal(e.message, "run_log: /nowhere/run.jsonl: No such file or directory");
+    assert_string_equal(
+        e.message, "run_log: cannot open the log /nowhere/run.jsonl: No such file or directory");
     fx_run_log *log = fx_run_log_open(NULL, false);
     assert_non_null(log);
     assert_int_equal(fx_run_log_start(log, .epochs = 1), 0);

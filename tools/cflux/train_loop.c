@@ -19,7 +19,7 @@ static int open_log(train_run *r)
     if (r->log)
         return EXIT_FINE;
     const fx_error e = fx_error_take();
-    return fail(EXIT_BAD_INPUT, "--log %s", failure_sentence(&e));
+    return fail(EXIT_BAD_INPUT, "--log: %s", failure_sentence(&e));
 }
 
 static fx_array *batch_loss(void *model, const fx_batch *b, void *user)
