@@ -29,7 +29,7 @@ static inline void fxi_count(uint64_t *counter, uint64_t n)
     __atomic_store_n(mine, *mine + n, __ATOMIC_RELAXED);
 }
 
-/* Adds all counts to those of *sum, atomically. The live bytes are not added. */
+/* Adds all counts to those of *sum, atomically. live_bytes and peak_bytes are not added. */
 void fxi_counters_add(fx_counters *sum, const fx_counters *counts);
 
 /* Nodes that the calling thread has made and that `nodes` does not include yet. They are added at

@@ -50,8 +50,8 @@ static inline fx_status fxi_check_list(const char *operation, const char *what, 
 void fxi_error_carry(const fx_error *error);
 
 /* For functions that do not return a status. Between the two calls the record holds the first
- * failure since the first call. The second call returns its status and restores the earlier
- * record. */
+ * failure since the first call. The second call returns its status; if there was an earlier
+ * failure, it becomes the record again. */
 fx_error fxi_error_begin(void);
 fx_status fxi_error_end(const fx_error *earlier);
 

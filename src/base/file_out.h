@@ -36,7 +36,8 @@ fx_status fxi_file_out_try(fxi_file_out *f, const char *op, const char *path);
  * until fxi_file_out_close; −1 after a failure. */
 int fxi_file_out_reread(fxi_file_out *f);
 fx_status fxi_file_out_write(fxi_file_out *f, const void *data, size_t n);
-/* Writes everything to the disk, without the rename. fxi_file_out_close does it too. */
+/* Writes everything to the disk, without the rename; no write may follow. fxi_file_out_close does
+ * it too. */
 fx_status fxi_file_out_sync(fxi_file_out *f);
 /* Renames the file to its final name. If `status` (a failure of the caller, already recorded) or an
  * earlier call failed, the temporary file is removed instead. If only the folder could not be

@@ -54,5 +54,5 @@ void fxi_launcher_check(const char *alone)
         fx_message(1,
                    "This is one of %d processes that %s's launcher started, but fx_dist_init was "
                    "not called: each of them %s",
-                   n, l->mpi, alone);
+                   n, l->name, alone);
 }

@@ -8,7 +8,7 @@ typedef struct fxi_launcher {
     const char *variable; /* if it is set, this launcher started the process */
     const char *size;     /* the variable with the number of processes */
     const char *rank;     /* the variable with the rank of this process */
-    const char *mpi;      /* "Open MPI" */
+    const char *name;     /* for messages: "Open MPI", "Slurm" */
     const char
         *plugin; /* the transport for it: "openmpi"; NULL: the launcher connects no processes */
 } fxi_launcher;

@@ -7,9 +7,9 @@
  * of each block holds its class and the offset of the system's block.
  *
  * A thread caches at most 64 MiB, or half of the peak of live array memory if that is more. Beyond
- * that, blocks of other sizes are returned to the system first. Blocks of 4 MiB and more are
- * aligned to huge pages, and ask for huge pages while these are fast (huge_pages.h). Under
- * AddressSanitizer nothing is cached, so that it sees every use after free.
+ * that, blocks of other sizes are returned to the system first. Blocks of 4 MiB and more ask for
+ * huge pages while these are fast (huge_pages.h); those of fxi_aligned are aligned to huge pages.
+ * Under AddressSanitizer nothing is cached, so that it sees every use after free.
  */
 #include "memory.h"
 #include "counters.h"
@@ -142,13 +142,13 @@ static inline header *pop_late(cache *c)
     return h;
 }
 
-static void release_late(cache *c)
+static void reclaim_late(cache *c)
 {
     while (c->late)
         free_block(pop_late(c));
 }
 
-static void release_lists(cache *c)
+static void reclaim_lists(cache *c)
 {
     for (int i = 0; i < LISTS; i++)
         while (c->lists[i].first) {
@@ -160,7 +160,7 @@ static void release_lists(cache *c)
 }
 
 /* The calling thread's spare blocks become cached ones. */
-static void release_spares(cache *c)
+static void reclaim_spares(cache *c)
 {
     while (c->spares.first) {
         void *p = c->spares.first;
@@ -170,7 +170,7 @@ static void release_spares(cache *c)
     __atomic_store_n(&c->spares.n, 0, __ATOMIC_RELAXED);
 }
 
-static void release_waiting_spares(cache *c)
+static void reclaim_waiting_spares(cache *c)
 {
     for (int64_t n = c->spares.nlate; n > 0; n--) {
         void **p = c->spares.late;
@@ -189,10 +189,10 @@ static size_t spare_bytes(const cache *c)
 static void close_cache(void *p)
 {
     cache *c = p;
-    release_spares(c);
-    release_waiting_spares(c);
-    release_late(c);
-    release_lists(c);
+    reclaim_spares(c);
+    reclaim_waiting_spares(c);
+    reclaim_late(c);
+    reclaim_lists(c);
     fxi_mutex_lock(&lock);
     *(c->prev ? &c->prev->next : &all) = c->next;
     if (c->next)
@@ -213,10 +213,10 @@ static void make_key(void)
 __attribute__((destructor(101))) static void close_at_exit(void)
 {
     if (mine) {
-        release_spares(mine);
-        release_waiting_spares(mine);
-        release_late(mine);
-        release_lists(mine);
+        reclaim_spares(mine);
+        reclaim_waiting_spares(mine);
+        reclaim_late(mine);
+        reclaim_lists(mine);
     }
 }
 
@@ -267,8 +267,8 @@ void fxi_memory_reclaim(void)
 {
     if (!mine)
         return;
-    release_spares(mine);
-    release_lists(mine);
+    reclaim_spares(mine);
+    reclaim_lists(mine);
 }
 
 size_t fxi_memory_cached(void)

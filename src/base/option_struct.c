@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Members are aligned to 8 bytes, so every size is a multiple of 8. A struct that was filled in by
- * neither a macro nor C++ usually has another size, most often 0. */
+ * neither a macro nor C++ usually begins with another number, most often 0. */
 enum { ALIGNMENT = 8 };
 
 static bool all_zero(const char *bytes, size_t n)

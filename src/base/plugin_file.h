@@ -44,7 +44,7 @@ bool fxi_plugin_folders(bool (*visit)(const char *folder, void *user), void *use
 /* The parts of a plugin's file name. */
 typedef struct fxi_plugin_name {
     fx_plugin_kind kind;
-    char name[FXI_PLUGIN_NAME], serves[FXI_PLUGIN_NAME]; /* serves: "" for a backend */
+    char name[FXI_PLUGIN_NAME], serves[FXI_PLUGIN_NAME]; /* serves: "" in libcflux-NAME.so */
 } fxi_plugin_name;
 /* Parses the name of a file, with or without folders before it. False if it is not the name of a
  * plugin. */
@@ -53,7 +53,7 @@ bool fxi_plugin_name_of(const char *file, fxi_plugin_name *out);
 void fxi_plugin_each(void (*visit)(const char *path, const fxi_plugin_name *name, void *user),
                      void *user);
 
-/* "backend", "kernel library"; "plugin" for anything else. */
+/* "backend", "kernel library", "transport"; "plugin" for anything else. */
 const char *fxi_plugin_kind_text(uint32_t kind);
 
 /* Stores for fx_plugins whether a file is used. `why`: the reason why not; "" if it is used.

@@ -276,7 +276,7 @@ static void walk_forward(fxi_walk *w, int64_t run)
     }
 }
 
-/* Neighbouring elements of fewer bytes are written through the cache, which is then faster. */
+/* Runs of fewer bytes are written through the cache, which is then faster. */
 enum { STREAMED = 4096 };
 
 static void read_walk(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n, bool past)

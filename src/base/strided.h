@@ -20,8 +20,8 @@ static inline void fxi_dense_strides(int ndim, const int64_t *shape, int64_t *st
         s *= shape[i];
     }
 }
-/* True if these are the strides of a dense tensor. Axes of size 1 may have any stride, and tensors
- * without elements any strides. */
+/* True if these are the strides of a dense tensor. Axes of size 1 may have any stride, and so may
+ * all axes from the first axis of size 0 on. */
 static inline bool fxi_is_dense(int ndim, const int64_t *shape, const int64_t *strides)
 {
     int64_t s = 1;
@@ -98,7 +98,7 @@ void fxi_copy_parts(const fxi_copy *c, const void *src, void *dst, int64_t first
 void fxi_copy_elements(int ndim, const int64_t *shape, const int64_t *stride, size_t size,
                        const void *src, void *dst);
 
-/* Outputs of at least this many bytes are written past the cache, which is far smaller. */
+/* Outputs of at least this many bytes are written past the cache. */
 enum { FXI_STREAM_BYTES = 8 << 20 };
 
 static inline void fxi_walk_next(fxi_walk *w)

@@ -96,7 +96,7 @@ static bool opened(const char *path)
     return true;
 }
 
-/* Runs until the state is known. Not part of fxi_timeline_on, which every step of a plan calls:
+/* Called until the state is known. Not part of fxi_timeline_on, which every step of a plan calls:
  * there, clearing the path cost 900 instructions in each call. */
 static bool decide(void)
 {

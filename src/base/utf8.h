@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Are the n bytes UTF-8 without a zero byte? If not, *out_at is the position of the first wrong
- * byte. */
+/* Are the n bytes UTF-8 without a zero byte? If not, *out_at is the position where the first wrong
+ * character begins. */
 bool fxi_is_utf8(const unsigned char *s, size_t n, size_t *out_at);
 
 /* The first character of `left` ≥ 1 bytes; *out_bytes: its length. A byte that is not UTF-8 gives

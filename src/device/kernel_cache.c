@@ -124,7 +124,7 @@ static bool read_head(FILE *f, head *h)
 }
 
 /* Reads the key and the contents of a file into one block, which fxi_free frees. NULL if the file
- * is not whole, or if there is no memory: *out_failed tells which. A file that was cut or changed
+ * is not whole, or if there is no memory, which sets *out_failed. A file that was cut or changed
  * must not reach the driver: sizes and hash are compared. */
 static char *read_file(FILE *f, head *h, bool *out_failed)
 {
@@ -140,7 +140,8 @@ static char *read_file(FILE *f, head *h, bool *out_failed)
     return NULL;
 }
 
-/* The contents of a file with this key; the caller's allocation begins with them. */
+/* The contents of a file with this key, to be freed by fxi_free; NULL if the file is not whole or
+ * has another key. */
 static void *read_code(FILE *f, const whole_key *key, size_t *out_size)
 {
     head h;

@@ -3,8 +3,8 @@
  * Each program is one file in the folder `cflux` inside the folder of fxi_cache_folder: by
  * default ~/.cache/cflux on Linux. A file contains the whole key and a hash of its contents: it is
  * used only if both are right, and otherwise ignored. It is written under another name first, so
- * that other processes see the whole file or none. If the folder has more than 512 MiB, or more MiB
- * than FX_CACHE says, the files used longest ago are removed.
+ * that other processes see the whole file or none. If the folder has more MiB than FX_CACHE says
+ * (default: 512), the files used longest ago are removed.
  *
  * The folder and its files must belong to the user, must not be writable by any other user, and
  * must not be links, because a driver would run what they contain; others are ignored, which is
@@ -26,7 +26,7 @@ typedef struct fxi_cached_kernel {
     fx_kernel_key key;
     char *code; /* `size` bytes; texts and code are one allocation, which begins at `memory` */
     size_t size;
-    int64_t used; /* when the file was used last, in nanoseconds since a fixed moment */
+    int64_t used; /* time of the latest use, in nanoseconds since a fixed moment */
     void *memory;
 } fxi_cached_kernel;
 /* Calls visit for every whole file that this version of cflux wrote, until it returns false.

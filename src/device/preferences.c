@@ -274,7 +274,7 @@ fx_status fx_preference_set(const char *key, const char *value)
                        "the value of %s must be a UTF-8 text of at most %d bytes without quotes, "
                        "backslashes and control characters",
                        key, MAX_VALUE - 3);
-    /* The library reads this key, and ignores all preferences if its value is of another kind. */
+    /* The library reads this key, and ignores a value of another kind. */
     if (strcmp(key, KEY) == 0 && !fxi_is_preferable(value))
         return fx_fail(FX_STATUS_ARGUMENT, op, "%s must be one of %s, got \"%s\"", KEY,
                        fxi_backend_list(), value);

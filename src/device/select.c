@@ -28,8 +28,8 @@ const char *const *fx_supported_devices(void)
     return fxi_backend_order;
 }
 
-/* "CUDA:cuDNN" → the entry of CUDA and "cuDNN"; a name without a part gives NULL. "check:CPU" is
- * one name, and may have a part as well. */
+/* "CUDA:cuDNN" → the entry of CUDA and "cuDNN"; without a part, *part is NULL. "check:CPU" is one
+ * name, and may have a part as well. */
 static const fxi_registered *split(const char *name, const char **part)
 {
     const fxi_registered *r = fxi_registered_find(name);

@@ -124,7 +124,7 @@ static fx_status not_one_group(const joined_group *j, const fxi_launcher *l, int
     return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",
                    "%s's launcher started %d processes, but %s sees %d: use the launcher of the "
                    "same MPI, or .library = \"%s\"",
-                   l->mpi, n, j->group.library, (int)j->group.size, l->plugin);
+                   l->name, n, j->group.library, (int)j->group.size, l->plugin);
 }
 
 static fx_status join(const fx_dist_init_args *a)

@@ -28,8 +28,8 @@ fx_status fxi_file_of_descriptor(const char *op, const char *path, int fd, fxi_f
  */
 fxi_file *fxi_file_in_memory(const char *op, const char *path, size_t size,
                              unsigned char **out_data);
-/* A file object of bytes of the program. The last release of the file calls release(bytes, user),
- * which may be NULL; so does a failure, which is recorded under op and returned as NULL. */
+/* A file object of bytes of the program. The last release of the file calls release(bytes, user);
+ * `release` may be NULL. A failure calls it too, is recorded under op, and returns NULL. */
 fxi_file *fxi_file_of_bytes(const char *op, const void *bytes, size_t size, fx_release_fn release,
                             void *user);
 void fxi_file_release(fxi_file *file); /* NULL is allowed */

@@ -15,7 +15,7 @@ typedef struct fxi_file_type {
     int parts;               /* numbers per element: 2 for complex types */
     fx_dtype dtype;
     bool same; /* true: the bytes are those of dtype, nothing is converted */
-    /* Converts one number, given by its bits v, to dtype and writes it to *dst; NULL if `same`. */
+    /* Converts one number, given by its bits v, to dtype and writes it to *dst. */
     void (*widen)(uint64_t v, void *dst);
 } fxi_file_type;
 

@@ -57,7 +57,7 @@ static const uint64_t IN_64_BITS = 0xFFFFFFFF; /* the value is in the Zip64 fiel
 
 typedef struct member {
     char *name;
-    bool stripped; /* ".npy" was removed from the name, for which there is still room */
+    bool stripped; /* ".npy" was removed from the name, whose memory still has space for it */
     size_t at;     /* offset of its directory entry, for messages */
     uint64_t flags, method, crc, packed, size, local;
     uint64_t begin; /* offset of its bytes */

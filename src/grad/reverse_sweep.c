@@ -589,7 +589,7 @@ static bool repeat_gradient(fxi_context *c, fx_array *loss, fx_array *const *x, 
     if (!r)
         return false;
     if (!same_request(t, r, loss, x, n)) {
-        /* Its calls may be the same, but the program gets handles of other entries. */
+        /* This sweep may make the same calls, but the program gets handles of other entries. */
         fxi_tape_leave(c);
         return false;
     }

@@ -275,7 +275,7 @@ static fx_array *factor(const fxi_rule_args *a, int i)
 }
 
 /* z = x·r with r = 1/d (fxi_quotient): ∂L/∂d = −r·Σ g·z. The rule of r multiplies by −r, and gets
- * g·z here instead of g·x = g·z·d. So every product that reads r has the mark, also in
+ * g·z here instead of g·x = g·z·d. So every product that reads r is made by of_quotient, also in
  * gradients. */
 static void quotient_gradient(const fxi_rule_args *a)
 {

@@ -372,7 +372,7 @@ RULE(EXPAND)
 
 /* Writes the gradient back to the positions of the elements, with zeros between them. The axis is
  * seen as (inner, n, outer); a step of k pads n to k×n with zeros in a new axis. A step of 0
- * repeats one element. The recording function sets the step of an empty slice to 1. */
+ * repeats one element. fx_slice_step sets the step of slices of 0 or 1 elements to 1. */
 RULE(SLICE)
 {
     const fxi_node *x = a->node->in[0];

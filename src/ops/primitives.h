@@ -48,8 +48,7 @@ fx_array *fxi_pool_mean_primitive(const fx_pool_args *a);
  * device. MEAN is for floats; the gradient of MAX, MIN and PROD is an error. */
 fx_array *fxi_collective(const fx_collective *what, fx_array *x);
 
-/* Convolutions and products without checks, for gradient rules; the caller guarantees the shapes.
- */
+/* Convolutions and pools for gradient rules; the caller guarantees the shapes. */
 fx_array *fxi_conv_node(const fx_conv_attr *attr, fx_array *a, fx_array *b, int ndim,
                         const int64_t *shape);
 fx_array *fxi_pool_node(const fx_pool_attr *attr, int n, fx_array *const *in, int ndim,

@@ -1,11 +1,11 @@
 /* reductions.c: sums, means, extremes, softmax and the index of an extreme.
  *
- * The only primitive is fxi_reduce, which keeps reduced axes with size 1 and converts nothing.
- * `reduce` in this file adds the rest: it checks the axes, chooses the element type to compute in,
- * calls a core function, and shapes the result.
+ * The only primitive is REDUCE (reduce.c), which keeps reduced axes with size 1. `reduce` in this
+ * file adds the rest: it checks the axes, chooses the element type to compute in, calls a core
+ * function, and shapes the result.
  *
  * Each operation names its domain. SAME: the type of x. BOOL: only Bool is accepted. COUNT:
- * integers are summed as Int64. MEAN: integers become Float64, Bool becomes Float32. REAL: integers
+ * integers become Int64. MEAN: integers become Float64, Bool becomes Float32. REAL: integers
  * become Float32. In MEAN and REAL the 16-bit types compute in Float32 and are rounded once, at the
  * end, because their sums overflow or stop growing (Float16 ends at 65504, BFloat16 counts to 256).
  *

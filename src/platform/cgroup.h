@@ -15,7 +15,7 @@ void fxi_cgroup_visit(const char *root, const char *controller, fxi_cgroup_fn vi
 void fxi_cgroup_line(const char *folder, const char *name, char *text, int size);
 
 /* The least limit of memory, and the least part of such a limit that is left, in bytes; −1: no
- * limit. Pages of files that the kernel can drop at once count as left. out_left may be NULL. */
+ * limit. Pages of files that the system can drop at once count as left. out_left may be NULL. */
 void fxi_cgroup_memory(const char *root, int64_t *out_limit, int64_t *out_left);
 
 #endif

@@ -1,7 +1,7 @@
 /* files.h: files and folders of the operating system. Internal. A file is the number of a
- * descriptor; −1: none. Unless a comment says otherwise, functions return 0, or −1 with the reason
- * in errno. No call is repeated after a signal. Programs that the process starts do not inherit the
- * descriptors.
+ * descriptor; −1: none. Unless a comment says otherwise, functions return 0, a descriptor or a
+ * number of bytes, or −1 with the reason in errno. No call is repeated after a signal. Programs
+ * that the process starts do not inherit the descriptors.
  */
 #ifndef CFLUX_FILES_H
 #define CFLUX_FILES_H
@@ -94,8 +94,8 @@ int fxi_os_rename(const char *from, const char *to);
 int fxi_os_link(const char *from, const char *to);
 int fxi_os_remove(const char *path);
 
-/* Calls visit for the name of every file in the folder until it returns true. Returns whether a
- * visit did; an unreadable folder counts as empty. */
+/* Calls visit for every name in the folder, also those of subfolders, "." and "..", until it
+ * returns true. Returns whether a visit did; an unreadable folder counts as empty. */
 bool fxi_folder_each(const char *folder, bool (*visit)(const char *file, void *user), void *user);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Network file systems and old kernels do not support O_TMPFILE. */
+/* Network file systems and Linux before 3.11 do not support O_TMPFILE. */
 int fxi_os_open_nameless(const char *beside)
 {
     char folder[FXI_PATH_MOST];

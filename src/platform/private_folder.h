@@ -30,7 +30,7 @@ void fxi_private_folder_close(int folder);
 FILE *fxi_private_file_read(int folder, const char *name, char why[FXI_PRIVATE_WHY]);
 /* Creates a file that only this user may read; NULL if one of this name exists. */
 FILE *fxi_private_file_new(int folder, const char *name);
-/* Sets the time of the file's last use to now (not on Windows). */
+/* Sets the time of the file's latest use to now (not on Windows). */
 void fxi_private_file_used(FILE *f);
 bool fxi_private_file_rename(int folder, const char *from, const char *to);
 void fxi_private_file_remove(int folder, const char *name);

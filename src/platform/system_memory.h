@@ -10,7 +10,7 @@
  * `aligned` is true if the alignment was above 0. */
 void *fxi_system_alloc(size_t alignment, size_t bytes);
 void fxi_system_free(void *p, bool aligned);
-/* Asks the system to use large pages for this memory. Only a request. */
+/* Asks the system to use huge pages for this memory. Only a request. */
 void fxi_system_huge_pages(void *at, size_t bytes);
 /* Requests a huge page of 2 MiB for the memory at `at`, which is aligned to that, and writes to it.
  * Returns the nanoseconds of processor time of the write, which include the time in which the

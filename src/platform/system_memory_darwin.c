@@ -51,7 +51,7 @@ void fxi_system_memory(int64_t *out_total, int64_t *out_available)
     mach_port_deallocate(mach_task_self(), host);
 }
 
-/* Asks the kernel to copy a byte of the page. */
+/* Asks the system to copy a byte of the page. */
 bool fxi_page_readable(uintptr_t address)
 {
     unsigned char byte;

@@ -149,7 +149,7 @@ void fxi_system_memory(int64_t *out_total, int64_t *out_available)
     *out_available = smaller(smaller(*out_available, group_left), address_space_left());
 }
 
-/* Asks the kernel to copy a byte of the page, because a mapped page may not be readable: guard
+/* Asks the system to copy a byte of the page, because a mapped page may not be readable: guard
  * pages, and the shadow memory of the address sanitizer. (handle.c asks about any pointer-sized
  * bytes, also those of a text: a text of five characters looks like an address in that shadow
  * memory.) If the call is forbidden, a mapped page counts as readable. */

@@ -48,7 +48,7 @@ bool fxi_process_on_exit(fxi_exit_handler *handler);
 #endif
 
 /* Calls the handler when the calling thread ends. If the thread calls exit, the handler runs before
- * all exit handlers. A system without handlers for threads never calls it. */
+ * all exit handlers (not on Windows). A system without handlers for threads never calls it. */
 void fxi_process_on_thread_end(fxi_exit_handler *handler);
 
 #endif

@@ -68,7 +68,7 @@ static void *one_more(reader *in, void *array, size_t n, size_t *capacity, size_
 /* ---- events: false if a required member is missing ------------------------------------------- */
 
 /* Discards the training steps and epochs that were read so far, with their metrics and warnings. */
-static void release_contents(fxi_log_record *r)
+static void free_contents(fxi_log_record *r)
 {
     for (int i = 0; i < r->nmetrics; i++)
         fxi_free(r->metrics[i]);
@@ -104,7 +104,7 @@ static bool take_start(reader *in, fxi_json *event)
             resumed);
     } else {
         const bool several = r->start || r->nsteps > 0;
-        release_contents(r);
+        free_contents(r);
         if (several)
             add_warning(in, "The log contains several runs; this is the last one.");
         in->before = 0;
@@ -148,7 +148,7 @@ static bool take_step(reader *in, fxi_json *event)
     return true;
 }
 
-/* The index of a metric in the record; −1 if the record is full. */
+/* The index of a metric in the record; −1 if the name is not a metric, or the record is full. */
 static int metric_index(reader *in, const char *name)
 {
     static const char *const others[] = {"epoch", "step", "seconds"};
@@ -363,9 +363,9 @@ fx_status fxi_read_log(FILE *file, const char *name, fxi_log_record *out)
     return in.no_memory ? fx_fail(FX_STATUS_MEMORY, OP, "%s: out of memory", name) : status;
 }
 
-void fxi_log_release(fxi_log_record *r)
+void fxi_log_free(fxi_log_record *r)
 {
-    release_contents(r);
+    free_contents(r);
     fxi_free(r->steps);
     fxi_free(r->epochs);
     fxi_json_free(r->start);

@@ -41,8 +41,8 @@ typedef struct fxi_log_record {
 /* Reads to the end of the file. `name` is the file's name in messages. FX_STATUS_FORMAT if no line
  * is an event; also FX_STATUS_IO and FX_STATUS_MEMORY. Skipped lines are reported by a message. A
  * run that continues from a checkpoint replaces the training steps after that checkpoint; a new run
- * replaces everything. The caller must release the record in any case. */
+ * replaces everything. The caller must free the record in any case. */
 fx_status fxi_read_log(FILE *file, const char *name, fxi_log_record *out);
-void fxi_log_release(fxi_log_record *record);
+void fxi_log_free(fxi_log_record *record);
 
 #endif

@@ -457,7 +457,7 @@ static FILE *open_path(const char *path)
     return file;
 }
 
-/* Opens the log for reading at its beginning; NULL on failure (recorded). */
+/* Opens the log for reading; NULL on failure (recorded). */
 static FILE *open_log(const fx_report_args *a)
 {
     if (a->log_from)
@@ -468,7 +468,7 @@ static FILE *open_log(const fx_report_args *a)
         fx_fail(FX_STATUS_ARGUMENT, OP, ".log is NULL");
         return NULL;
     }
-    fxi_run_log_flush(a->run); /* a failure leaves what the file has */
+    fxi_run_log_flush(a->run); /* if it fails, the page shows what the file has */
     const int fd = fxi_os_duplicate(fxi_run_log_descriptor(a->run));
     FILE *file = fd >= 0 ? fxi_os_stream(fd, "r") : NULL;
     if (file) {
@@ -504,8 +504,8 @@ static fx_status report_of(const fx_report_args *a, source *first, source *other
     else if (status == FX_OK)
         status = fxi_file_write(OP, a->page, page.text, (size_t)page.n);
     fxi_free(page.text);
-    fxi_log_release(&first->run);
-    fxi_log_release(&other->run);
+    fxi_log_free(&first->run);
+    fxi_log_free(&other->run);
     return status;
 }
 

@@ -8,10 +8,9 @@
 
 /* Writes the samples of an end event as elements of the open array. Images become bytes from 0 to
  * 255 in base64, {"width", "height", "channels", "pixels"}; large ones are shrunk. Others become
- * {"input": the first numbers, "length"}. Each sample has "target" and "guess". With `classes`,
- * these are names, and "right" is added, and "chance" (the probability of the guess) or "score".
- * "worst" marks the worst mistakes.
- * False if out of memory. */
+ * {"input": the first numbers}. Each sample has "length" (of its input), "target" and "guess". With
+ * `classes`, the latter two are names, and "right" is added, and "chance" (the probability of the
+ * guess) or "score". "worst" marks the worst mistakes. False if out of memory. */
 bool fxi_report_samples(fx_json *j, const fxi_json *end, const fxi_json *classes);
 
 #endif

@@ -63,7 +63,7 @@ static void read_run_log(const char *text, size_t n)
     const fx_status status = fxi_read_log(f, "a log", &record);
     fuzz_expect(fx_error_take().status == status, "a refused log is recorded");
     fuzz_expect(status == FX_OK || status == FX_STATUS_FORMAT, "a log is read or refused");
-    fxi_log_release(&record);
+    fxi_log_free(&record);
     fclose(f);
 }
 

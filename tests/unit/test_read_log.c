@@ -70,7 +70,7 @@ static void whole_logs_are_read(void **state)
     assert_string_equal(record.metrics[1], "accuracy");
     assert_true(record.epochs[0].metrics[0] == 3 && record.epochs[0].metrics[1] == 0.5);
     assert_string_equal(fxi_json_text_of(fxi_json_member(record.start, "model")), "Dense(2 => 1)");
-    fxi_log_release(&record);
+    fxi_log_free(&record);
 }
 
 static void broken_lines_are_left_out(void **state)
@@ -108,7 +108,7 @@ static void broken_lines_are_left_out(void **state)
         assert_int_equal(record.nsteps, cases[i].steps);
         if (!strstr(warning(0), cases[i].warning))
             fail_msg("case %zu: %s", i, warning(0));
-        fxi_log_release(&record);
+        fxi_log_free(&record);
     }
 }
 
@@ -119,7 +119,7 @@ static void bytes_of_zero_break_their_line_only(void **state)
     assert_int_equal(read_bytes(bytes, sizeof bytes - 1), FX_OK);
     assert_int_equal(record.nsteps, 1);
     assert_int_equal(record.nwarnings, 1);
-    fxi_log_release(&record);
+    fxi_log_free(&record);
 }
 
 static void a_line_nested_deeply_is_broken(void **state)
@@ -133,7 +133,7 @@ static void a_line_nested_deeply_is_broken(void **state)
     strcpy(stpcpy(end + DEPTH, "\n"), END);
     take(text, 1);
     free(text);
-    fxi_log_release(&record);
+    fxi_log_free(&record);
 }
 
 static void other_events_are_passed_by(void **state)
@@ -142,7 +142,7 @@ static void other_events_are_passed_by(void **state)
     take(START "{\"event\":\"note\",\"text\":1}\n{\"event\":\"gpu\"}\n" STEP_1 END, 1);
     assert_string_equal(warning(0), "Unknown events were ignored: 2, the first is \"note\".");
     assert_int_equal(record.nsteps, 1);
-    fxi_log_release(&record);
+    fxi_log_free(&record);
 }
 
 static void numbers_that_are_none_are_nan(void **state)
@@ -161,7 +161,7 @@ static void numbers_that_are_none_are_nan(void **state)
         assert_true(isnan(record.steps[i].loss) && isnan(record.steps[i].seconds));
     assert_true(record.steps[2].step == 1e300 && record.steps[2].loss == 1e308);
     assert_true(isnan(record.epochs[0].metrics[0]));
-    fxi_log_release(&record);
+    fxi_log_free(&record);
 }
 
 /* Training steps that a killed run did after its checkpoint are dropped, and the time continues. */
@@ -180,7 +180,7 @@ static void a_run_that_goes_on_replaces_what_was_lost(void **state)
     assert_true(isnan(record.steps[2].each));
     assert_int_equal(record.nepochs, 1);
     assert_non_null(strstr(warning(0), "checkpoint of training step 2"));
-    fxi_log_release(&record);
+    fxi_log_free(&record);
 }
 
 static void of_several_runs_the_last_counts(void **state)
@@ -192,13 +192,13 @@ static void of_several_runs_the_last_counts(void **state)
     assert_non_null(strstr(warning(0), "several runs"));
     assert_non_null(strstr(warning(1), "no end"));
     assert_true(fxi_json_number_of(fxi_json_member(record.start, "seed")) == 5);
-    fxi_log_release(&record);
+    fxi_log_free(&record);
     /* The warnings of earlier runs do not concern it. */
     take(START STEP_1 "{\"event\":\"start\",\"resumed_at_step\":1}\n" STEP_2 END START STEP_1 END
              START STEP_1 END,
          1);
     assert_non_null(strstr(warning(0), "several runs"));
-    fxi_log_release(&record);
+    fxi_log_free(&record);
 }
 
 static void metrics_may_come_late_and_are_bounded(void **state)
@@ -212,7 +212,7 @@ static void metrics_may_come_late_and_are_bounded(void **state)
     assert_int_equal(record.nmetrics, FXI_LOG_METRICS);
     assert_true(isnan(record.epochs[0].metrics[1]) && isnan(record.epochs[1].metrics[0]));
     assert_true(record.epochs[1].metrics[7] == 7);
-    fxi_log_release(&record);
+    fxi_log_free(&record);
 }
 
 static void other_files_are_refused(void **state)
@@ -227,7 +227,7 @@ static void other_files_are_refused(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(read_bytes(texts[i], strlen(texts[i])), FX_STATUS_FORMAT);
         assert_non_null(strstr(fx_error_take().message, "is not the log of a training run"));
-        fxi_log_release(&record);
+        fxi_log_free(&record);
     }
 }
 
@@ -249,7 +249,7 @@ static void many_steps_are_read(void **state)
     for (int i = 0; i < STEPS; i++)
         assert_true(record.steps[i].step == i + 1 && record.steps[i].loss == (i + 1) % 17);
     free(text);
-    fxi_log_release(&record);
+    fxi_log_free(&record);
 }
 
 int main(void)

@@ -371,7 +371,7 @@ function settingsOfTwo() {
 
 function epochTable(run) {
     const { epochs } = run, details = html("details", {}, html("summary", {}, "Every epoch as numbers"));
-    const heads = ["Epoch", "Step", "Time", ...epochs.metrics.map((m) => title(m.name))];
+    const heads = ["Epoch", "Training step", "Time", ...epochs.metrics.map((m) => title(m.name))];
     const metrics = (i) => epochs.metrics.map((m) => metric(m.name, m.values[i]));
     const row = (e, i) => [whole(e), whole(epochs.step[i]), duration(epochs.seconds[i]), ...metrics(i)];
     const fill = () => details.append(table("Epochs", "words", heads, epochs.epoch.map(row)));
