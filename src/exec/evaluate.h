@@ -6,7 +6,7 @@
 
 /* Evaluates nodes of this thread in one plan, or one for each device. */
 fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *nodes);
-/* Evaluates the value of a handle; FX_OK if it is evaluated already. */
+/* Evaluates the value of a handle; FX_OK if it is evaluated already and not lost. */
 fx_status fxi_evaluate_array(fx_array *x);
 /* Runs the latest collective operation of this thread now if it is pending on another device than
  * x. The next operation is recorded on the device of x, so the latest one cannot be its input, but
@@ -20,8 +20,8 @@ fx_status fxi_check_value(const fx_array *handle, const fxi_node *value);
  * each handle gets its new value. If the guard (0-d Bool) is false, the status is
  * FX_STATUS_NONFINITE, and the handles still get the values: the caller must have made them so that
  * a false guard selects the old values. After an error before the new values are bound, every
- * handle keeps its old value, which is lost if a step was replacing it in place; staged state is
- * dropped. */
+ * handle keeps its old value, which is lost if a step was replacing it in place. Staged state is
+ * dropped then; if the evaluation itself failed, all promises are. */
 fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
                      bool sinks);
 /* fxi_commit for values that need no handles; the caller holds references to their nodes. `made`: a

@@ -50,7 +50,7 @@ enum { MISS_TEXT = 512 };
 
 /* Writes the first node in which the graph differs from the most recently used plan with the same
  * number of nodes. It only writes the text: the message is sent after the cache is unlocked,
- * because a message hook may evaluate. */
+ * because a message hook may call functions that lock it, such as fx_reclaim. */
 static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
 {
     const fxi_plan *p = cache.newest;

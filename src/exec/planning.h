@@ -13,8 +13,8 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan);
 /* Returns the plan of a graph from the cache; builds it if the cache has none. The caller owns one
  * reference. */
 fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan);
-/* The same, faster if *plan is the plan already: a plan that the caller owns a reference to, or
- * NULL. Another plan takes its place and gets its reference; NULL after a failure. */
+/* The same, faster if *plan is the plan already. *plan: the caller's reference to a plan, or NULL.
+ * It is replaced by a reference to the plan of g; after a failure it is NULL. */
 fx_status fxi_plan_again(const fxi_graph *g, fxi_plan **plan);
 
 /* Bytes of host memory that cached plans keep. */

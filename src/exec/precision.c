@@ -16,7 +16,7 @@ enum { NAMES = sizeof names / sizeof names[0] };
 
 static int chosen = -1; /* atomic; −1: FX_MATMUL_PRECISION has not been read yet */
 
-/* The index of the name in `text`; NAMES if it is another word. */
+/* The index of the name in `text`; 0 if it is NULL or empty, NAMES if it is another word. */
 static int from_environment(const char *text)
 {
     int k = 0;

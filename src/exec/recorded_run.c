@@ -50,7 +50,7 @@ typedef struct fxi_recorded_run {
     int32_t *moving; /* nodes of the graph that each training step replaces: leaves, results */
     int32_t *inputs; /* nodes of the graph that are leaves or random streams, then the literals */
     int32_t nmoving, ninputs, nvarying,
-        version; /* nvarying: of the inputs, without the literals; version: of the tape, when
+        version; /* nvarying: number of inputs before the literals; version: of the tape, when
                     `moving` was listed */
     recorded_copy *copies;
     int32_t ncopies, copy_capacity;

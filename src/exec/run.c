@@ -329,11 +329,11 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
     fxi_scratch *s = fxi_scratch_of(c);
     if (!s)
         return FX_STATUS_MEMORY;
-    /* Either would overwrite s->graph, which the evaluation around it uses. */
+    /* The evaluation would overwrite s->graph, which the one around it uses. */
     if (s->running || (c->busy && fxi_in_message_hook()))
-        return fx_fail(FX_STATUS_STATE, "eval", "called by %s, which must not evaluate arrays",
-                       s->running ? "the forward function of a custom operation"
-                                  : "a message hook during an evaluation");
+        return fx_fail(FX_STATUS_STATE, "eval",
+                       "called during an evaluation, by a hook or the forward function of a custom "
+                       "operation, which must not evaluate arrays");
     /* An evaluation inside another one must leave the outer one marked as busy. */
     const bool nested = c->busy;
     c->busy = true;

@@ -75,8 +75,9 @@ void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena);
  * into the plan's numbering. If an allocation fails, it frees caches and tries once more. Failures
  * are recorded. */
 fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g);
-/* Allocates the lists of a binding for graphs of this size. The caller may do this before, to fill
- * `datas` with blocks that the results use. False: the allocation failed. */
+/* Allocates the lists of a binding for graphs of this size. The caller of fxi_binding_reserve
+ * may do this first, to fill `datas` with blocks that the results use. False: the allocation
+ * failed. */
 bool fxi_binding_alloc(fxi_binding *b, const fxi_graph *g);
 /* Writes the value of the literal n, converted to dtype: at most 8 bytes. */
 void fxi_put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out);
@@ -131,8 +132,8 @@ void fxi_finish_all(const fxi_binding *b, fxi_begun *begun);
 bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun);
 
 /* ---- recorded_run.c -------------------------------------------------------------------------- */
-/* The open recorded training step repeats. Do these roots repeat its next evaluation? They do not
- * include sinks of the training step. */
+/* Call this only if fxi_tape_repeats(c). Do these roots repeat the next evaluation of the recorded
+ * training step? They do not include its sinks. */
 bool fxi_repeats_run(fxi_context *c, const fxi_scratch *s, int n, const fxi_root *roots);
 /* Between fxi_repeats_run and the run: decides which handles of an update keep their nodes
  * (fxi_tape_keep_node). The arguments are those of fxi_commit_nodes. */

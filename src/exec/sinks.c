@@ -29,8 +29,8 @@ static void worsen(fxi_node *x, uint32_t answer)
     x->id = answer > x->id ? answer : x->id;
 }
 
-/* The answer for the input `in` of x, if it is known without a walk. A calm node reads nothing that
- * is replaced. */
+/* The answer for the input `in`, if it is known without a walk. A calm node reads nothing that is
+ * replaced. */
 static bool known_answer(const fxi_context *c, const fxi_scratch *s, const fxi_node *in,
                          uint32_t *out_answer)
 {
@@ -48,7 +48,7 @@ static bool known_answer(const fxi_context *c, const fxi_scratch *s, const fxi_n
     return true;
 }
 
-/* The caller has marked the values that are about to be replaced with FXI_READS_REPLACED. Answers
+/* The caller has marked, with FXI_READS_REPLACED, the values that are about to be replaced. Answers
  * are kept in the ids of the nodes, so a node that many results share is visited once. The walk
  * ends as soon as it has the worst possible answer, which is FXI_READS_LOST only if the process has
  * stale values. It is iterative, because the graph can be deeper than the stack of a thread. If an

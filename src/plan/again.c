@@ -201,8 +201,8 @@ static bool pays(const fxi_again *a)
     return 2 * bytes <= before && kept_longer(a) <= size;
 }
 
-/* Can V's step have one output less, without output k? An elementwise step stores the last value of
- * its program, unless nothing is stored any more and the step is removed. */
+/* Can V's step do without output k? The main output of an elementwise step is the last value of its
+ * program, so it is removed only with the whole step. */
 static bool can_drop(const fxi_again *a, int32_t k)
 {
     const fx_step *s = &a->p->steps[a->made];

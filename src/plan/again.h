@@ -14,7 +14,7 @@ enum {
 
 /* An operand of the expression (not a leaf of the graph), in the shape of the elements. */
 typedef struct fxi_leaf {
-    uint8_t reg; /* the register that it is in V's step */
+    uint8_t reg; /* its register in V's step */
     fx_tensor tensor;
     int32_t value; /* −1: the value of the row is not stored yet */
     int64_t offset;
@@ -26,7 +26,7 @@ typedef struct fxi_again {
     fxi_uses uses;
     int32_t nvalues; /* number of values before this rule added any; `uses` lists only these */
     bool *dead;      /* per step: nothing reads its output any more */
-    bool *shared;    /* per value: it has readers that uses does not list */
+    bool *shared;    /* per value: readers of an equal value read it now; uses does not list them */
     /* The expression that is examined: value v (V), which is register `root` of step `made`. */
     int32_t made, v;
     int root, ninstr, nleaves;

@@ -57,7 +57,7 @@ static inline bool fxi_is_number(const fx_tensor *t)
     return fxi_is_single(t->ndim, t->shape, t->stride);
 }
 
-/* The functions below return −1, NULL or false if an allocation fails. */
+/* Of the functions below, those that allocate return −1, NULL or false if that fails. */
 
 /* Returns −1 also if no process can have so much memory, and then sets p->too_large to `bytes`. */
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);

@@ -2,8 +2,8 @@
  * training needs memory for one copy of the parameters, not for two.
  *
  * A result may be written over the old value if its step reads that value element by element
- * (in_place.c) and no later step reads it. Steps that overwrite old values move to the end of the
- * plan, after the steps that read them.
+ * (in_place.c) and no later step reads it. A step that overwrites an old value moves to the end of
+ * the plan, after the steps that read that value, if no other step reads its outputs.
  */
 #include "build.h"
 #include "uses.h"

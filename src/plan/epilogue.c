@@ -273,7 +273,7 @@ static void shorten(fx_step *e, const chain *c, int32_t value)
 
 typedef struct survey {
     int32_t *producer; /* per value: the product or convolution that computes it, or −1 */
-    int32_t *readers;  /* per value: how many inputs of steps it is */
+    int32_t *readers;  /* per value: how often steps read it */
     int32_t *before;   /* per step: the product or convolution that moves in front of it, or −1 */
     bool *gone;        /* per step: it moved, or all its instructions were taken */
 } survey;

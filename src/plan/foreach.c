@@ -5,11 +5,11 @@
  * with a table of segments, one for each tensor: one launch for all parameters, so the many small
  * ones cost little. Each operand must be dense in all members, or a single value in all members.
  *
- * A pure function of the list of steps in their final order, before memory is placed. A step is
- * merged only if no step of the plan reads its results, so that no value has to live longer. The
- * merged step runs where its last member would run. So members move towards the end, past other
- * steps. Condition: none of those steps overwrites an operand of a moved member (donation). No
- * other member may overwrite the operand either, since segments may run at the same time.
+ * A pure function of the list of steps after donation, before memory is placed. A step is merged
+ * only if no step of the plan reads its results, so that no value has to live longer. The merged
+ * step runs where its last member would run. So members move towards the end, past other steps.
+ * Condition: none of those steps overwrites an operand of a moved member (donation). No other
+ * member may overwrite the operand either, since segments may run at the same time.
  */
 #include "build.h"
 

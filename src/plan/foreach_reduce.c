@@ -5,10 +5,10 @@
  * programs and element types become one foreach step (fx_foreach_step.each). A GPU computes as many
  * of them in a launch as the arguments of the launch hold. Their shapes and strides may differ.
  *
- * A pure function of the list of steps in their final order. Members move to the position of the
- * last one. So no step in between may read a result, or overwrite an operand. Operands of members
- * are kept for longer, so a member may read at most MEMBER_BYTES, about as much as a GPU reads in
- * the time of a launch.
+ * A pure function of the list of steps after fxi_merge_foreach. Members move to the position of
+ * the last one. So no step in between may read a result, or overwrite an operand. Operands of
+ * members are kept for longer, so a member may read at most MEMBER_BYTES, about as much as a GPU
+ * reads in the time of a launch.
  */
 #include "build.h"
 

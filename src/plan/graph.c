@@ -13,7 +13,7 @@
 
 typedef fxi_frame frame;
 
-/* Parts of the walk that every node passes through: calls would cost a third of their time. */
+/* For functions that the walk runs for every node: a call would take a third of their time. */
 #define INLINE static inline __attribute__((always_inline))
 
 /* What the walk needs to know about an operation, in two bytes: fxi_ops has 24. */
@@ -494,8 +494,8 @@ static bool must_wait(const fxi_context *c, const fxi_graph *g, int n, const fxi
     return false;
 }
 
-/* Outputs are the roots, and nodes that are still needed outside the graph: by a pending consumer,
- * or by a handle with fx_want. Without the second kind they would be computed again later. */
+/* Outputs are the roots, and nodes that are still needed outside the graph, by a pending consumer
+ * or by a handle with fx_want: these would otherwise be computed again later. */
 static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
 {
     for (int i = 0; i < n; i++) {

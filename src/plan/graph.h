@@ -39,7 +39,7 @@ typedef struct fxi_graph {
     fx_device *device;
     fxi_node **nodes; /* n of them, inputs first */
     int32_t *slot;    /* per node: its number among leaves, constants or streams; else −1 */
-    int32_t *uses;    /* per node: how many inputs of graph nodes it is */
+    int32_t *uses;    /* per node: how often nodes of the graph read it */
     int32_t *output;  /* per node: its number among the outputs, or −1 */
     uint32_t *record; /* per node: where its record starts in key */
     int32_t n, node_capacity;
@@ -107,8 +107,8 @@ typedef struct fxi_root {
 /* Fills g from the roots. To make a plan of g, all roots must be on one device or on none.
  * FX_STATUS_UNSUPPORTED, not recorded: g->waits is set, or g->blocked is a TRANSFER node that the
  * caller must evaluate before the graph can be built (none of its inputs waits for another
- * TRANSFER). Nodes that pending nodes outside the graph still need become outputs too, so they are
- * not computed twice. FX_STATUS_MEMORY and FX_STATUS_STATE are recorded. */
+ * TRANSFER). Nodes that are needed outside the graph become outputs too, so they are not computed
+ * twice. FX_STATUS_MEMORY and FX_STATUS_STATE are recorded. */
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
 void fxi_graph_free(fxi_graph *g);
 /* Why a result may not take over the buffer of n, whose number in the graph is id (−1: none); NULL

@@ -10,8 +10,8 @@
  * are not members: they are ways to address a group's inputs. Nodes of other shapes are never
  * members.
  *
- * Groups without a reader in common may still read the same operands: the value of a function and
- * its gradient. These groups are merged last, at the position of the later one. A step in between
+ * Groups without a reader in common may still read the same operands, as a function and its
+ * gradient do. These groups are merged last, at the position of the later one. A step in between
  * may read a value of the earlier group, as a loss reads the differences before its gradient does.
  * Then the later group moves to the position of the earlier one, if all its operands exist there.
  * So each operand is read once, and what the earlier group computes for the later one stays in
@@ -163,8 +163,8 @@ static void assign(grouping *s, int32_t i)
 /* At most this many readers of the values and operands of a group are tried in total. Otherwise a
  * value with very many readers would make the time quadratic. */
 enum { SIBLINGS = 32 };
-/* The most nodes that a group may pass when it moves to the position of an earlier one. Its results
- * are then kept for longer, and this limits by how much. */
+/* A group moves to the position of an earlier one only past fewer nodes than this. Its results are
+ * then kept for longer, and this limits by how much. */
 enum { ADVANCE = 64 };
 
 /* The number of operands outside of the groups of roots a and b together, each counted once.
@@ -226,8 +226,8 @@ static int may_merge(const grouping *s, int32_t a, int32_t b)
     return read ? -1 : 1;
 }
 
-/* Marks the nodes after position `from` that node id, of group b, reads. False if one of its
- * inputs does not exist at that position. */
+/* Node id is a member of group b, or a view that group b needs. Marks the nodes after position
+ * `from` that it reads. False if one of its inputs does not exist at that position. */
 static bool need_inputs(grouping *s, int32_t id, int32_t b, int32_t from)
 {
     const fxi_groups *o = s->out;
@@ -249,9 +249,9 @@ static bool is_free(const grouping *s, int32_t id)
            (fxi_ops[n->op].cls == FX_CLASS_MOVEMENT && s->out->rows.row[id] < 0);
 }
 
-/* Marks the nodes between the roots a and b that must be computed before b. False if one of them is
- * neither a member of group b nor a leaf, a literal or a view, or if one of these views reads group
- * a: the view would come before the merged group, which computes the value that the view reads. */
+/* Marks the members of group b after root a, and the nodes there that they need. False if one of
+ * these nodes is not a leaf, a literal or a view, or if a view among them reads group a: the view
+ * would come before the merged group, which computes the value that the view reads. */
 static bool can_advance(grouping *s, int32_t a, int32_t b)
 {
     const int32_t from = s->at[a];

@@ -2,7 +2,7 @@
  *
  * The gradient of attention needs the logarithms of the sums of exponentials. If one plan computes
  * the result and the gradient, the forward step has the logarithms in registers and stores them, so
- * the scores are not computed a second time. A forward pass that is evaluated alone stores no
+ * no other step computes the scores for them. A forward pass that is evaluated alone stores no
  * logarithms. The gradient of q and the gradients of k and v need the same scores and the same
  * gradients of the softmax; some devices compute all three in one step.
  *

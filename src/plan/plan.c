@@ -273,10 +273,11 @@ static bool lower(fxi_builder *b)
 
 /* Changes the list of steps until it is final. False if an allocation fails.
  *
- * Donation fixes the order of the steps, after the last rule that moves any; merging needs that
- * order. Values are computed again, and reductions merged, only on devices with their own memory
- * (GPUs), where a step is a launch and memory is slow: on the CPU, merging would save less than it
- * costs to keep the operands for longer. */
+ * Donation follows the rules that move single steps: their order decides which values may be
+ * overwritten. Merging follows donation: it must know which step overwrites which value. Values are
+ * computed again, and reductions merged, only on devices with their own memory (GPUs), where a step
+ * is a launch and memory is slow: on the CPU, merging would save less than it costs to keep the
+ * operands for longer. */
 static bool improve(fxi_builder *b)
 {
     fxi_plan *p = b->p;

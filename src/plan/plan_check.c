@@ -263,7 +263,7 @@ static bool check_register(const checking *c, int32_t i, int32_t o)
     const fx_step *s = &c->p->steps[i];
     for (int32_t k = 0; k < o && (s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_ROW); k++)
         if (register_of(s, k) == register_of(s, o))
-            return wrong(c, "step %d (%s) makes values %d and %d of one register", (int)i,
+            return wrong(c, "step %d (%s) stores one register as values %d and %d", (int)i,
                          name_of(c, i), (int)fx_step_output(s, k), (int)fx_step_output(s, o));
     return true;
 }
@@ -436,8 +436,8 @@ static bool check_step(checking *c, int32_t i)
     return true;
 }
 
-/* Is the operand of each collective step intact until the step is finished? It is read until then,
- * beside the steps in between. */
+/* Are operand and result of each collective step intact until the step is finished? Both are used
+ * until then, beside the steps in between. */
 static bool check_begun(const checking *c)
 {
     for (int32_t i = 0; i < c->p->nsteps; i++) {
@@ -448,7 +448,7 @@ static bool check_begun(const checking *c)
         const int32_t until = s->as.collective.until;
         if (until <= i || (in->spoiled != NEVER && in->spoiled < until) ||
             (out->spoiled != NEVER && out->spoiled < until))
-            return wrong(c, "step %d (%s) runs until step %d, but its memory is used before",
+            return wrong(c, "step %d (%s) runs until step %d, but its memory is overwritten before",
                          (int)i, name_of(c, i), (int)until);
     }
     return true;

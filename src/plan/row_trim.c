@@ -68,7 +68,7 @@ static bool full_member(const fxi_row_search *s, int32_t id)
     return (s->mark[id] & FXI_ROW_MEMBER) && s->out->kind[id] == FXI_ROW_FULL;
 }
 
-/* Is node id a product, or a view of one, that only one node reads? */
+/* Is node id a product, or a reshape of one, that only one node reads? */
 static bool single_product(const fxi_row_search *s, int32_t id)
 {
     const fxi_node *n = s->g->nodes[id];

@@ -157,11 +157,11 @@ __attribute__((destructor)) static void close_at_exit(void)
     fxi_handle_report();
 }
 
-/* How much may be pending before a thread evaluates by itself. A training step that is cut in two
- * computes much of it twice, so the bounds follow from the memory of the machine. A pending node
- * with its part of the plan takes about NODE bytes. A sixteenth of the memory may be used for that,
- * for at least LEAST and at most MOST nodes. Pending nodes also keep alive the arrays that they are
- * computed from; these may use a quarter of the memory. */
+/* How much may be pending before a thread evaluates by itself. If a training step is evaluated in
+ * two parts, much is computed twice, so the bounds follow from the memory of the machine. A pending
+ * node with its part of the plan takes about NODE bytes. A sixteenth of the memory may be used for
+ * that, for at least LEAST and at most MOST nodes. Pending nodes also keep alive the arrays that
+ * they are computed from; these may use a quarter of the memory. */
 static void set_pending_bounds(fxi_context *c)
 {
     enum { NODE = 2048, LEAST = 20000, MOST = 500000 };

@@ -107,9 +107,9 @@ static inline fxi_context *fxi_here(void)
  * each. */
 void fxi_scope_empty(int depth);
 
-/* Takes over the reference of the scope to an object that it owns; else (also if `from` is NULL)
- * adds one. fxi_scope_give returns a reference to a scope, or releases it. An object of the calling
- * thread that is taken and given needs no atomic operation. */
+/* If the scope `from` owns the object, takes over the scope's reference; else (also if `from` is
+ * NULL) adds one. fxi_scope_give returns a reference to a scope, or releases it. An object of the
+ * calling thread that is taken and given needs no atomic operation. */
 void *fxi_scope_take(fxi_scope *from, void *object);
 void fxi_scope_give(fxi_scope *to, void *object);
 
@@ -239,7 +239,7 @@ static inline bool fxi_same_shape(const fxi_node *a, const fxi_node *b)
 /* The functions of the evaluator (src/exec) that this folder and src/ops call. They are the only
  * calls in the library to a folder that comes later in the table of CONTRIBUTING.md. */
 typedef struct fxi_evaluator {
-    /* Evaluates all sinks, because too many nodes are pending. */
+    /* Too much is pending: evaluates all sinks but lost ones and those computed on demand. */
     void (*flush)(fxi_context *c);
     /* Evaluates and commits the promises made at this depth or deeper; drops them on error. */
     void (*promises_due)(fxi_context *c, int depth);

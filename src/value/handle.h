@@ -1,10 +1,10 @@
 /* handle.h: detects the use of handles whose object was freed.
  *
- * An object that is freed keeps its head for a while as a tombstone: its reference count is
- * FXI_FREED, an array has the status FX_STATUS_STATE and no node, any other object has the type
- * fxi_freed_type. So code that uses a stale handle finds an error object and not the memory of
- * another object. Each thread keeps the tombstones of the FXI_TOMBSTONES objects that it freed
- * last; the memory of older ones is used again.
+ * An object that is freed keeps its head for a while as a tombstone, unless it has more than 4096
+ * bytes: its reference count is FXI_FREED, an array has the status FX_STATUS_STATE and no node, any
+ * other object has the type fxi_freed_type. So code that uses a stale handle finds an error object
+ * and not the memory of another object. Each thread keeps the tombstones of the FXI_TOMBSTONES
+ * objects that it freed last; the memory of older ones is used again.
  *
  * FX_HANDLES=1 in the environment (default: 1 if CFLUX_DEBUG_CHECKS is defined, else 0) gives every
  * object a record of its type, where it was made and what freed it. Each thread then keeps

@@ -1,5 +1,5 @@
-/* host.h: reads, writes and converts elements in host memory, for reads and moves of arrays.
- * Kernels do not use it.
+/* host.h: reads, writes and converts elements in host memory, for literals, and for reads and
+ * moves of arrays. Kernels do not use it.
  */
 #ifndef CFLUX_HOST_H
 #define CFLUX_HOST_H

@@ -44,8 +44,8 @@ fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes)
     return b;
 }
 
-/* Counts memory of arrays that the program makes while results are pending. Beyond the bound the
- * next recorded node evaluates them. */
+/* Counts memory of arrays that the program makes while results are pending. Beyond the bound,
+ * recording the next node evaluates the results. */
 static void count_brought(fxi_context *c, size_t bytes)
 {
     c->brought += (int64_t)bytes;

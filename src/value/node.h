@@ -7,7 +7,7 @@
  *
  * Threads: a pending node (no data) belongs to the thread that made it, and only that thread uses
  * its private fields (mark, id, consumers, links). Evaluated nodes may be shared; other threads use
- * the other fields of such a node.
+ * only the other fields.
  */
 #ifndef CFLUX_NODE_H
 #define CFLUX_NODE_H
@@ -65,7 +65,7 @@ typedef enum fxi_grad {
 typedef struct fxi_node fxi_node;
 /* What every graph reads comes first, in 128 bytes: a walk over nodes waits for their memory. */
 struct fxi_node {
-    int64_t refs;      /* atomic */
+    int64_t refs;      /* atomic if the node has data */
     fx_device *device; /* the device it belongs to. NULL: made only of literals and generators, so
                           it may meet arrays of any device; evaluation does not change that */
     fxi_node **in;     /* inputs; points at inl when nin ≤ 3 */
@@ -86,7 +86,7 @@ struct fxi_node {
     int32_t nin;
     uint32_t owner;        /* id of the thread that made it */
     uint32_t mark, id;     /* number of the planner's latest walk, and of the node in it */
-    int32_t handles;       /* live handles (owner thread) */
+    int32_t handles;       /* live handles; atomic if the node has data */
     int32_t consumers;     /* how many inputs of pending nodes refer to it (owner thread) */
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */
     fxi_node *inl[3];

@@ -1,5 +1,5 @@
 /* node_copy.c: makes nodes that repeat operations of the calling thread. One loop without calls
- * makes them all, because an update of an optimiser consists of little else.
+ * makes them all, because an update of an optimiser makes very many.
  */
 #include "node_copy.h"
 #include "node_parts.h"

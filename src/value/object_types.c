@@ -98,7 +98,10 @@ void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child,
 void *fxi_new(const fx_type *type, const void *init)
 {
     if (!type || type->size < sizeof(fx_object) || !init) {
-        fx_fail(FX_STATUS_ARGUMENT, "new", "%s is NULL", type ? "init" : "the type");
+        fx_fail(FX_STATUS_ARGUMENT, "new", "%s",
+                !type   ? "the type is NULL"
+                : !init ? "init is NULL"
+                        : "type->size is too small");
         return fx_error_object(type);
     }
     void *object = fxi_object_copy(type, init, NULL, NULL);

@@ -28,7 +28,7 @@ static inline void *fxi_field_child(const void *object, const fx_field *field)
     return *(void **)fxi_field_at(object, field);
 }
 
-/* fx_type_of and fx_is_array without a call: walks ask them of every object. */
+/* fx_type_of and fx_is_array without a call: walks need them for every object. */
 static inline const fx_type *fxi_type_of(const void *object)
 {
     return object ? ((const fx_object *)object)->type : NULL;

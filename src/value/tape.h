@@ -107,7 +107,7 @@ struct fxi_tape {
     int line;
     fxi_tape_mode mode;
     const fxi_scope *scope;   /* of the training step in progress */
-    int failures;             /* training steps in a row that did not repeat the whole tape */
+    int failures;             /* training steps in a row that were built, at least in part */
     int rest;                 /* training steps to build without noting them */
     bool changed;             /* a literal differs from the recorded one, in this training step */
     bool impure;              /* has operations whose gradient a C function computes */
@@ -121,10 +121,10 @@ struct fxi_tape {
     fxi_tape_leaf *leaves;
     int32_t nleaves, leaf_capacity, nbound;
     int32_t nused;  /* leaves that the entries use. A leaf of a call that ended the repetition has a
-                       number too, although no entry may use it */
+                       number too, even if no entry uses it */
     uint32_t owner; /* the thread */
     fxi_identity_map numbers;   /* current leaves of other threads → their number + 1 */
-    fxi_event *events, *latest; /* in the order in which they began */
+    fxi_event *events, *latest; /* in the order in which they ended */
     fxi_event *dropped;         /* freed when the training step closes */
     fxi_event *ahead; /* REPEATS: the events before this one end before the current entry */
     fxi_event *ran;   /* REPEATS: the latest evaluation that was repeated; NULL: none */

@@ -157,8 +157,8 @@ static bool part_with(fxi_tape *t, int32_t i)
     return true;
 }
 
-/* Does anything but the tape refer to a pending result? Only those of skipped calls that are listed
- * in t->shown can have a handle. */
+/* Does anything but the tape refer to a pending result? Of the results of skipped calls, only those
+ * listed in t->shown can have a handle. */
 static bool any_pending(const fxi_tape *t)
 {
     for (int32_t i = 0; i < t->pos; i = fxi_tape_after(t, i))

@@ -582,8 +582,9 @@ static void a_message_hook_cannot_evaluate(void **state)
     (void)state;
     char text[8000];
     trace_of("--evaluating", "plan,miss", text, sizeof text);
-    assert_string_equal(text, "3.0\n1 eval: called by a message hook during an evaluation, which "
-                              "must not evaluate arrays\n1\n");
+    assert_string_equal(text, "3.0\n1 eval: called during an evaluation, by a hook or the "
+                              "forward function of a custom operation, which must not evaluate "
+                              "arrays\n1\n");
 }
 
 enum { LINKS = 6 };

@@ -284,7 +284,7 @@ static void outputs_of_a_step_overlap(void **state)
     expect_wrong(&d, "step 1 (cast) writes 128 bytes to value 4, which has 64");
     d.program[0].dtype = FX_DTYPE_I32;
     d.steps[1].as.elementwise.more.reg[0] = 2; /* that of value 2 */
-    expect_wrong(&d, "step 1 (cast) makes values 2 and 4 of one register");
+    expect_wrong(&d, "step 1 (cast) stores one register as values 2 and 4");
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */

@@ -153,6 +153,9 @@ static void error_objects(void **state)
     takes_status(FX_STATUS_SHAPE);
     assert_true(fx_is_error(fxi_new(NULL, p)));
     takes_status(FX_STATUS_ARGUMENT);
+    static const fx_type small = {.fxi_size = sizeof small, .name = "Small", .size = 8};
+    assert_true(fx_is_error(fxi_new(&small, p)));
+    assert_string_equal(fx_error_take().message, "new: type->size is too small");
     assert_ptr_equal(fx_fmap(negative, p), p);
     takes_status(FX_OK);
 }
