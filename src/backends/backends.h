@@ -12,8 +12,8 @@ const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *const *d
 /* The bytes that the planner adds after the work space of each step, as a guard; 0 if the backend
  * is not a checking one. */
 int64_t fxi_check_work_guard(const fx_backend *backend);
-/* Verifies and frees the released memory that a checking backend holds for the device. For
- * tests. */
+/* Verifies and frees the released memory that the device's checking backend holds, for all of its
+ * devices. For tests. */
 void fxi_check_reclaim(fx_device *device);
 
 #endif

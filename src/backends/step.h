@@ -26,11 +26,10 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k);
 fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, fx_run *run);
 /* Runs a collective step on operands in host memory. */
 fx_status fxi_run_collective(const fx_step *step, const void *const *in, void *out, fx_run *run);
-/* Records the failure of a collective step, and returns its status. */
+/* Records an error if a collective step failed. Returns `status`. */
 fx_status fxi_collective_ended(const fx_step *step, fx_status status, const char *why);
-/* Does instruction k of a row step read elements of operands that an earlier instruction of the
- * same pass may overwrite? A sum across rows adds up a tile that is computed already, unless it
- * reads an operand. */
+/* May instruction k of a row step read elements of an operand? A sum across rows of a result does
+ * not: it reads the tile of the result. */
 static inline bool fxi_row_reads(const fx_step *step, int k)
 {
     const fx_instr *ins = &fx_step_row(step)->program.instr[k];

@@ -4,7 +4,7 @@
  * "check:CPU" computes with the CPU backend, so only the checks take additional time. Its table is
  * made at run time. check_memory.c allocates, and check_step.c runs steps. The functions for whole
  * plans and for collective steps are always NULL: plans run step by step, which can be checked, and
- * the library runs collective steps. All other calls are passed on with the inner device. A
+ * collective steps work on host memory. All other calls are passed on with the inner device. A
  * violation is an error like any other. step->ready belongs to the inner backend.
  */
 #include "check.h"

@@ -133,8 +133,8 @@ static bool may_share(const call *c, int32_t i, int32_t k)
            size_of(t) == size_of(&out) && fxi_is_dense(t->ndim, t->shape, t->stride);
 }
 
-/* Finds outputs that overlap operands. *shared is set if one has an operand's memory and may: its
- * contents are needed, so it is not poisoned. */
+/* Finds outputs that overlap operands. Sets *shared if an output has the memory of an operand and
+ * is allowed to: no output is poisoned then, because the step reads that memory. */
 static fx_status find_overlaps(const call *c, bool *shared)
 {
     const fx_step *s = c->step;

@@ -109,8 +109,8 @@ static float *take(char *memory, size_t *used, int64_t n)
     return memory ? (float *)(void *)(memory + at) : NULL;
 }
 
-/* Sizes of the step alone decide the sizes of the memory, so a repeated step allocates none.
- * Divides the memory, or only returns its size if it is NULL. */
+/* Divides the memory, or only returns its size if it is NULL. Sizes of the step alone decide this
+ * size, so a repeated step gets a cached block (memory.c). */
 static size_t divide(work *w, const job *j, char *memory)
 {
     const int64_t lanes = PANELS * j->width, unit = j->simd->gemm->unit;

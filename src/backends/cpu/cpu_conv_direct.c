@@ -87,7 +87,7 @@ static int64_t pitch_of(const layout *l)
     return l->used[0] - share;
 }
 
-/* Whole planes if several fit in the scratch, else a block of rows. Neighbouring blocks both read
+/* Whole planes if they fit in the scratch, else a block of rows. Neighbouring blocks both read
  * the shift[1] rows between them, so a block has more rows than that: else most of the copying
  * would be done twice. */
 static void choose_block(layout *l)
@@ -165,7 +165,7 @@ static int64_t tap_offset(const layout *l, int64_t t)
            l->pitch * (shift[1] + (l->rows + l->shift[1]) * shift[2]);
 }
 
-/* Offsets have 32 bits, half the memory traffic of the inner loop's table; MOST_BYTES keeps them in
+/* Offsets of 32 bits halve the memory traffic of the inner loop's table; MOST_BYTES keeps them in
  * range. The last offset is repeated `extra` times, for tiles that read beyond the last tap. */
 static void fill_offsets(const layout *l, int64_t taps, int64_t extra, int32_t *offset)
 {
@@ -333,8 +333,8 @@ static int64_t panel_width(int64_t columns, int most, int64_t first)
 PACK(f32, float)
 PACK(f64, double)
 
-/* A thread's memory. It begins with `ready` because the pool clears the first 64 bytes of a
- * thread's scratch before a job (cpu_parallel.h). */
+/* A thread's memory. It begins with `ready` because fxi_cpu_parallel_scratch clears the first 64
+ * bytes of a thread's scratch before a job. */
 typedef struct workspace {
     int64_t ready; /* the padding in x is cleared */
     char *x, *y;

@@ -290,8 +290,8 @@ static void fill(const reading *r, const unit *u, const char *x, char *scratch)
         }
 }
 
-/* A thread's memory. It begins with `ready` because the pool clears the first 64 bytes (HEAD) of a
- * thread's scratch before a job. */
+/* A thread's memory. It begins with `ready` because fxi_cpu_parallel_scratch clears the first 64
+ * bytes (HEAD) of a thread's scratch before a job. */
 typedef struct workspace {
     int64_t ready; /* the padding is cleared */
     char *x, *panel;
@@ -569,8 +569,8 @@ static fx_status run_forward(window_job *s)
     return run_phase(s);
 }
 
-/* Do the windows read every element of x? Where strides are larger than the kernel, or taps are as
- * far apart as a multiple of the stride, some phases have no taps. */
+/* Do the windows read every element of x? Where strides are larger than the kernel, or the stride
+ * and the dilation have a common divisor above 1, some phases have no taps. */
 static bool reaches_all(const fxi_conv_geometry *g, axis *axes)
 {
     for (int d = 0; d < 3; d++)

@@ -4,7 +4,7 @@
  * Such a convolution multiplies each element a few times only, so copies of images and of results
  * take as long as the sums. Here nothing is copied: a vector of windows loads its taps where they
  * are, with a mask for those outside x, and its sums are stored where they belong, with a mask for
- * the windows beyond the last. A tile has seven or eight rows of windows, so that a vector of x is
+ * the windows beyond the last. A tile has up to eight rows of windows, so that a vector of x is
  * loaded once for all rows that read it (cpu_isa_conv_masked.h). With strides of 2, every second
  * element of two vectors is used.
  *
@@ -119,7 +119,7 @@ static void lanes_at(const job *s, int64_t v, int64_t k, int64_t *lo, int64_t *h
 {
     const fxi_conv_masked *p = &s->tile;
     const int64_t lanes = s->core->lanes, stride = s->spread ? 1 : s->g->stride[0];
-    /* The position in x of lane 0, if strides were 1. */
+    /* The position of lane 0 in the array that is read, unless `spread`. */
     int64_t at = v * lanes * stride + k * p->dilation[0] - p->before[0];
     int64_t windows = p->out[0] - v * lanes;
     if (s->spread) {

@@ -45,7 +45,7 @@ typedef struct job {
 /* ---- positions ------------------------------------------------------------------------------- */
 
 /* Copies between a dense array of positions and those elements of x's channels that windows read,
- * at distances of the strides. Elements of x that no window reads become zeros. */
+ * at distances of the strides. A copy to x sets its other elements to zero. */
 typedef struct copies {
     const fxi_conv_geometry *g;
     char *x, *dense;

@@ -251,8 +251,8 @@ static segment segment_at(const job *s, int64_t row, int64_t begin, int64_t end)
                      .at = (row - begin) * s->across};
 }
 
-/* A thread's memory. It begins with `ready` because the pool clears the first 64 bytes of a
- * thread's scratch before a job (cpu_parallel.h). */
+/* A thread's memory. It begins with `ready` because fxi_cpu_parallel_scratch clears the first 64
+ * bytes of a thread's scratch before a job. */
 typedef struct workspace {
     int64_t ready; /* the padding in x is cleared */
     float *x, *t, *v, *m, *z;

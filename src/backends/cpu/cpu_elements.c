@@ -31,7 +31,7 @@ typedef struct job {
     int64_t n, m;         /* sizes along the axis: of x or the output of a scatter, and of idx */
     int64_t inner, outer; /* elements of the other axes */
     int64_t run, stride, next; /* length of a run; in x or the output of a scatter, the distances of
-                                  neighbours along the axis and in a run */
+                                  neighbours along the axis and in a run (0: runs along the axis) */
     fxi_walk outers;           /* of x */
     int64_t piece, pieces;     /* of the inner axes, in a scatter */
     fxi_index_merge_fn merge;

@@ -1,7 +1,7 @@
 /* cpu_float_mode.h: the floating-point mode of a thread: rounding, and whether denormal numbers are
  * flushed to zero. Internal.
  *
- * Kernels run in the caller's mode on every thread of the pool, so that results do not depend on
+ * Kernels run in the caller's mode on every thread, so that results do not depend on
  * which thread computes a part. If fx_flush_denormals is on, the mode flushes while a step runs.
  */
 #ifndef CFLUX_CPU_FLOAT_MODE_H

@@ -3,8 +3,8 @@
  *
  * On one thread the segments run one after another. If they have a few elements only, starting the
  * program takes longer than the elements: then it runs once, on copies of all segments. For several
- * threads the elements of all segments are divided into pieces of one size, counted through the
- * segments, so that threads share even a model with one very large parameter.
+ * threads the elements of all segments are divided into pieces of one size, with consecutive
+ * numbers, so that threads share even a model with one very large parameter.
  *
  * Reductions run one after another, each in the same way as a step of its own, so that merging
  * changes no bit. The planner merges reductions only for devices with memory of their own; such a

@@ -488,7 +488,7 @@ static void shared_part(void *user, int64_t part, void *scratch)
 }
 
 /* B is packed by all threads together before the first part starts. A thread's packed A and its
- * sums are the pool's scratch. */
+ * sums are in its scratch (cpu_parallel.h). */
 static fx_status run_shared(product *p)
 {
     fx_status status = FX_OK;

@@ -116,7 +116,7 @@ void fxi_index_pick(void *out, const void *x, const int64_t *idx, int64_t n, int
     picks[size](out, x, idx, n, stride, next);
 }
 
-/* Rows are far apart in a table that no cache may hold: each is requested a few rows early. */
+/* A table may be too large for the caches, so each row is requested a few rows early. */
 enum { ROWS_AHEAD = 4, LINE = 64, LINES_AHEAD = 16 };
 
 static inline void fetch_row(const char *row, int64_t bytes)

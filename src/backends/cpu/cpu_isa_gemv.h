@@ -45,8 +45,8 @@ enum { FXI_GEMV_COLUMNS = 8, FXI_GEMV_GROUPS = 2 };
  * numbers of a, then those of b: */
 #define FXI_EVEN64(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13)
 #define FXI_ODD64(a, b)  __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15)
-/* part[g]: in its 16 bytes with number b, one term of the rows of group g of four, the term f(b).
- * out[b·step] has the term f(b) of all rows. */
+/* Piece b of part[g] (16 bytes) has one term, the same for all g, of the rows of group g.
+ * out[b·step] gets piece b of the four groups: this term of all rows. */
 FXI_INLINE void join_quarters(const vd *part, vd *out, int step)
 {
     const vd even01 = FXI_EVEN64(part[0], part[1]), even23 = FXI_EVEN64(part[2], part[3]);
@@ -127,8 +127,8 @@ FXI_INLINE void line_f64(const double *a, int64_t stride, vd *out)
 /* Only shuffles within 16 bytes are used, which take one cycle on every processor; those across a
  * whole vector take three.
  *
- * out[t] has term t of L rows. Piece j of every 4 (or 2) rows is loaded into one vector, so that a
- * transposition within 16 bytes puts the rows in order. */
+ * A piece has 16 bytes of every fourth row (Float64: of every second), so that transpositions
+ * within 16 bytes put the rows in order. out[t] has term t of L rows. */
 #define FXI_GEMV_SQUARES(S, T, V, H, N, JOIN)                                                      \
     FXI_INLINE V piece_##S(const T *a, int64_t stride)                                             \
     {                                                                                              \

@@ -10,7 +10,7 @@
  */
 typedef float winograd_panel __attribute__((vector_size(FXI_CONV_N * sizeof(float))));
 
-/* The even and the odd elements of two vectors, and the two halves of their alternation. */
+/* The even and the odd elements of two vectors, and the two halves of both vectors interleaved. */
 #define FXI_EVEN_ELEMENTS_4(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
 #define FXI_ODD_ELEMENTS_4(a, b)  __builtin_shufflevector(a, b, 1, 3, 5, 7)
 #if FXI_VECTOR_BYTES == 64

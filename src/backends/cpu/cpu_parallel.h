@@ -4,7 +4,7 @@
  * writes its own elements: so results have the same bits for any number of threads. The caller
  * works too; each thread takes a range of neighbouring parts and then helps others. Nothing is
  * allocated but the scratch that a caller asks for. A call from within a part, or while another
- * thread uses the pool, runs all parts in the caller. How it works: cpu_parallel.c.
+ * thread uses the thread pool, runs all parts in the caller. How it works: cpu_parallel.c.
  *
  *     const int64_t parts = fxi_cpu_parts(rows, fxi_cpu_cost(bytes, flops));
  *     fxi_cpu_parallel(parts, body, &job);      body: fxi_cpu_range(rows, parts, part, &from, &to)
@@ -24,8 +24,8 @@ bool fxi_cpu_parallel_if_awake(int64_t parts, void (*body)(void *user, int64_t p
 /* fxi_cpu_parallel with `bytes` of memory for each thread that takes part, aligned to 64. A part
  * finds the contents that the previous part of the same thread left; the first part of each thread
  * finds zeros in the first 64 bytes. Parts themselves should not allocate: chance decides which
- * thread runs them, and a repeated step must not allocate. Returns FX_OK, or FX_STATUS_MEMORY
- * before the first part ran. */
+ * thread runs them, and a repeated step must not allocate from the system. Returns FX_OK, or
+ * FX_STATUS_MEMORY before the first part ran. */
 fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
                                    void (*body)(void *user, int64_t part, void *scratch),
                                    void *user);

@@ -203,7 +203,7 @@ static bool constant_stretch(const fxi_program_spec *s, int k, int64_t length)
     return same && same % length == 0;
 }
 
-/* The length after which a walk repeats; 0 if that is longer than a tile. */
+/* The length after which a walk repeats; 0 if it does not repeat within a tile. */
 static int64_t period_of(const fxi_walk *w, int tile)
 {
     /* A repeated operand has stride 0 on its last axis, and the axes before it are the period. */

@@ -11,7 +11,7 @@
  *   dense    element i is at in[k] + i
  *   scalar   one value for all elements, at in[k]; it may change between runs of the program
  *   strided  any other layout of the same elements: in[k] is the first element of the whole
- * A step over rows describes one row: dense and scalar operands of one axis.
+ * A foreach step describes its longest segment: dense and scalar operands of one axis.
  */
 #ifndef CFLUX_CPU_PROGRAM_H
 #define CFLUX_CPU_PROGRAM_H

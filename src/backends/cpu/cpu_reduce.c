@@ -3,11 +3,11 @@
  * The input's axes are divided into kept and reduced ones, and each group is collapsed to a walk.
  * If the reduced axes have the smaller stride, results are computed one by one, row after row of
  * memory. Otherwise a tile of neighbouring results is kept in accumulators while the reduced axes
- * are walked ("columns"). So memory is read in order either way. All this is decided once, when the
- * step is prepared. Threads share the results; where results are few and have many terms each,
- * threads share the terms too: in pieces, whose accumulators are merged in order. The division
- * depends on shapes and strides only, and so do the bits of the result. Float32 sums and products
- * accumulate in Float64. An empty reduction gives the neutral element.
+ * are walked ("columns"). So memory is read in order either way. All this is decided when the step
+ * is prepared, for 16-bit types in each run. Threads share the results; where results are few and
+ * have many terms each, threads share the terms too: in pieces, whose accumulators are merged in
+ * order. The division depends on shapes and strides only, and so do the bits of the result. Float32
+ * sums and products accumulate in Float64. An empty reduction gives the neutral element.
  */
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
@@ -126,7 +126,7 @@ static void merge_pieces(const reduction *r)
 
 /* Columns if neighbouring results are closer together in memory than neighbouring terms. A tile of
  * fewer than 8 results is too short for vectors; it is used only if there are fewer than 8 terms
- * too, or if nothing is between the terms and the reducer has a loop for that (FXI_ARE_FEW);
+ * too, or if all their terms are contiguous and the reducer has a loop for that (FXI_ARE_FEW);
  * reducers of indices have none. */
 static bool by_columns(const reduction *r, int fold)
 {

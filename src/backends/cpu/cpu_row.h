@@ -76,8 +76,8 @@ typedef struct fxi_row_link {
     uint8_t size; /* of an element */
 } fxi_row_link;
 
-/* What a gathered operand has. Elements, values of stretches and values of rows are gathered for
- * every block, a single number once for each part. */
+/* The kinds of values that are gathered: elements, values of stretches and values of rows for every
+ * block, a single number once for each part. */
 typedef enum fxi_row_extent {
     FXI_ROW_ELEMENTS,
     FXI_ROW_STRETCHES,

@@ -679,8 +679,8 @@ static void round_reductions(builder *m)
             round_result(m, &q->instr[k], m->regs[m->step->nin + k].values);
 }
 
-/* In each pass the values of rows are computed before the elements: they need only the previous
- * pass's reductions, and the elements of this pass read them. */
+/* In each pass the values of rows are computed before the elements: they need only reductions of
+ * earlier passes, and the elements of this pass read them. */
 static void add_passes(builder *m)
 {
     fxi_row_plan *p = m->p;
@@ -739,8 +739,8 @@ static void assign_outputs(builder *m)
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* One allocation holds the plan and its lists. A register may be spread once in every pass, and be
- * in each of the other lists once. */
+/* One allocation holds the plan and its lists. A register may be in `spreads` or `fills` once for
+ * every pass, and in each of the other lists once. */
 static fxi_row_plan *allocate(const fx_step *s)
 {
     const fx_row_step *row = fx_step_row(s);

@@ -308,10 +308,11 @@ typedef struct fxi_attention_core {
 } fxi_attention_core;
 
 /* Loops for two additions, subtractions or products of Float32, where an operand of the second is
- * the result of the first: d[i] = second(first(s[0][i], s[1][i]), s[2][i]), rounded twice. For a
- * second operation that is a difference, there are loops for both orders of its operands. At most
- * one operand of the first operation is a single number: s[1] (FXI_PAIR_SECOND_ONE) or s[0]
- * (FXI_PAIR_FIRST_ONE). The other operand of the second, s[2], may be one too. */
+ * the result of the first: d[i] = second(first(s[0][i], s[1][i]), s[2][i]), rounded twice.
+ * The second may also be a negation; if it is a difference, there are loops for both orders of its
+ * operands. At most one operand of the first operation is a single number: s[1]
+ * (FXI_PAIR_SECOND_ONE) or s[0] (FXI_PAIR_FIRST_ONE). The other operand of the second, s[2], may be
+ * one too. */
 enum { FXI_PAIR_SUM, FXI_PAIR_DIFFERENCE, FXI_PAIR_PRODUCT, FXI_PAIR_FIRSTS };
 enum {
     FXI_PAIR_FROM = FXI_PAIR_FIRSTS, /* s[2][i] − first */

@@ -19,7 +19,7 @@ static int default_threads(void)
     return (int)fxi_number_variable("FX_NUM_THREADS", 1, INT_MAX, cores, &warned);
 }
 
-/* At most FXI_THREADS_MOST, the participants of the pool. */
+/* At most FXI_THREADS_MOST, the participants of the thread pool. */
 static int bounded(int n)
 {
     return n < 1 ? 1 : n > FXI_THREADS_MOST ? FXI_THREADS_MOST : n;

@@ -2,9 +2,9 @@
  *
  * A step is computed in parts: blocks of images, or for a matrix product blocks of the batch, of
  * rows or of columns. Each part is one call of a primitive that was created for one thread, and
- * cflux's own pool runs the parts. oneDNN's threads (GNU OpenMP) are never used: they spin, so a
- * small call becomes a thousand times slower if another process uses the cores. The division of a
- * step depends on its sizes alone, so results are the same for any number of threads.
+ * cflux's own thread pool runs the parts. oneDNN's threads (GNU OpenMP) are never used: they spin,
+ * so a small call becomes a thousand times slower if another process uses the cores. The division
+ * of a step depends on its sizes alone, so results are the same for any number of threads.
  */
 #ifndef CFLUX_ONEDNN_H
 #define CFLUX_ONEDNN_H
@@ -53,8 +53,8 @@ fx_status fxi_reorder_create(fxi_primitive *p, md_ref from, md_ref to);
 /* The attributes of every primitive: the caller provides scratchpads. */
 dnnl_status_t fxi_onednn_attr(dnnl_primitive_attr_t *out);
 
-/* Runs part(user, k, scratch) for all k < n, each with `bytes` of scratch. Returns FX_OK, or the
- * status of one of the parts that failed. */
+/* Runs part(user, k, scratch) for all k < n, each with `bytes` of scratch. Returns FX_OK,
+ * FX_STATUS_MEMORY, or the status of a part that failed. */
 typedef fx_status (*fxi_onednn_part)(void *user, int64_t k, void *scratch);
 fx_status fxi_onednn_parts(int64_t n, int64_t bytes, fxi_onednn_part part, void *user);
 

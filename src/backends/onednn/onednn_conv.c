@@ -210,7 +210,7 @@ static void reverse_kernels(const conv *c, const void *from, void *to)
 /* A step's work space: weights as they are in memory, oneDNN's packed weights (the sums of all
  * parts in the gradient of weights), and scratch of the conversion between them. */
 typedef struct work_space {
-    int64_t plain, packed, scratch; /* bytes, multiples of 64 */
+    int64_t plain, packed, scratch; /* bytes; the first two are multiples of 64 */
 } work_space;
 
 static int64_t round_up(int64_t bytes)

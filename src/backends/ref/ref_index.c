@@ -10,7 +10,7 @@
  *   scatter   y[a…, i, b…] = reduction of src[a…, k, b…] over all k with idx[a…, k, b…] = i
  *
  * Both check all indices first, even if another axis is empty. For every element of y, scatter
- * searches the whole of idx, so that each result is rounded once and its order is obvious.
+ * searches the whole of idx, so each result is rounded once and its terms are in an obvious order.
  */
 #include "ref_kernels.h"
 
@@ -63,7 +63,7 @@ static fxi_ref_value scatter_one(const fx_step *s, const void *const *in, const 
     const int kind = fx_step_scatter(s)->fold, axis = fx_step_scatter(s)->axis;
     int64_t at[FX_MAX_DIMS], position[FX_MAX_DIMS];
     const bool elements = fx_step_by_element(s);
-    const int axes = elements ? 1 : idx->ndim; /* of src, instead of the axis */
+    const int axes = elements ? 1 : idx->ndim; /* of src, in place of `axis` */
     fxi_ref_value y = fxi_ref_reduce_start(kind, src->dtype);
     const int64_t n = elements ? idx->shape[axis] : fxi_ref_length(idx);
     for (int64_t j = 0; j < n; j++) {

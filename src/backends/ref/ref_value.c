@@ -2,9 +2,9 @@
  *
  * Every kernel of ref reads an element as a double or an int64_t and writes it back, so only this
  * file knows element types. The 16-bit types are converted from their definition, not by shifting
- * bits: round(x / quantum)·quantum, where the quantum is the distance of neighbours at x. Every
- * step but the rounding is exact in double, so an element is rounded once, to nearest with ties to
- * even. A value that rounds beyond the largest number gives infinity, as IEEE 754 requires.
+ * bits: round(x / quantum)·quantum, where the quantum is the distance of neighbours at x. All
+ * but the rounding is exact in double, so an element is rounded once, to nearest with ties to even.
+ * A value that rounds beyond the largest number gives infinity, as IEEE 754 requires.
  */
 #include <math.h>
 
