@@ -1,12 +1,12 @@
 /* bench.h: declarations that the files of the benchmark program share.
  *
  * A case has a name, which the peer's script and result files also use, and either a setup and a
- * step (the program samples the time of one call of the step) or its own measure function. Names
+ * body (the program samples the time of one call of the body) or its own measure function. Names
  * are group/operation-sizes: train/lenet-b64, reduce/sum-4096-strided. Shapes are in the library's
  * order, first axis contiguous; "contiguous" and "strided" describe the axis along which a
  * reduction runs.
  *
- * The time of a step includes everything that a program pays: recording the graph, finding its
+ * The time of a call includes everything that a program pays: recording the graph, finding its
  * plan, running it, and closing the scope. The results are requested, so that no work is skipped.
  */
 #ifndef CFLUX_BENCH_H
@@ -25,7 +25,7 @@ typedef struct bench_row {
     const char *skipped; /* why the case cannot be measured here; NULL: it was measured */
 } bench_row;
 
-/* The state of a case between its setup and its steps. The setup retains the objects. */
+/* The state of a case between its setup and its body. The setup retains the objects. */
 typedef struct bench_state {
     const struct bench_case *which;
     void *model, *opt;
@@ -36,8 +36,8 @@ typedef struct bench_case bench_case;
 struct bench_case {
     const char *name;
     void (*setup)(bench_state *s);
-    void (*step)(bench_state *s);
-    /* Used instead of a step. False if the measurement failed; the error says why. */
+    void (*body)(bench_state *s);
+    /* Used instead of a body. False if the measurement failed; the error says why. */
     bool (*measure)(const bench_case *c, bench_row *out);
     fx_chain_layer *(*model)(void);  /* for networks */
     fx_array *(*op)(bench_state *s); /* for single operations */
@@ -69,8 +69,8 @@ bool bench_measure_queued(const bench_case *c, bench_row *out);
 int64_t bench_size(int64_t n); /* n, or a smaller size with --tiny */
 
 double bench_now(void); /* seconds, monotonic */
-/* Samples the time of one call of step. */
-void bench_sample(void (*step)(bench_state *), bench_state *s, bench_row *out);
+/* Samples the time of one call of the body. */
+void bench_sample(void (*body)(bench_state *), bench_state *s, bench_row *out);
 /* Fills in the row from n values, which are sorted in place. */
 void bench_row_of(double *values, int n, const char *unit, bench_row *out);
 
@@ -84,8 +84,8 @@ int bench_first_prediction(void);
 /* The same for the first training step of the digit demo's network, on random images. */
 int bench_first_step(void);
 /* Starts this program again, on the device, with --first-prediction or --first-step. Gives the
- * seconds until the first prediction or step, and the peak of memory in MiB. False if the child
- * fails. */
+ * seconds until the first prediction or training step, and the peak of memory in MiB. False if the
+ * child fails. */
 bool bench_start_child(const char *option, double *seconds, double *mib);
 int bench_print_start(double value);
 

@@ -266,17 +266,17 @@ static fx_array *batched(bench_state *s)
 
 #define VALUE(label, open, f, ...)                                                                 \
     {                                                                                              \
-        .name = label, .setup = open, .step = value, .op = f, .size = { __VA_ARGS__ }              \
+        .name = label, .setup = open, .body = value, .op = f, .size = { __VA_ARGS__ }              \
     }
 #define GRADIENT(label, open, f, ...)                                                              \
     {                                                                                              \
-        .name = label "-gradient", .setup = open, .step = with_gradient, .op = f, .size = {        \
+        .name = label "-gradient", .setup = open, .body = with_gradient, .op = f, .size = {        \
             __VA_ARGS__                                                                            \
         }                                                                                          \
     }
 #define ALONG(label, f, axis)                                                                      \
     {                                                                                              \
-        .name = label, .setup = open_array, .step = value, .op = f, .size = {4096, 4096},          \
+        .name = label, .setup = open_array, .body = value, .op = f, .size = {4096, 4096},          \
         .flag = axis                                                                               \
     }
 
@@ -297,21 +297,21 @@ const bench_case bench_arrays[] = {
     VALUE("rows/layernorm-768x8192", open_layernorm, normalised, 768, 8192),
     {.name = "rows/layernorm-768x8192-gradient",
      .setup = open_layernorm,
-     .step = layernorm_gradient,
+     .body = layernorm_gradient,
      .size = {768, 8192}},
     {.name = "rows/groupnorm-56x56x64x32-gradient",
      .setup = open_groupnorm,
-     .step = groupnorm_gradient,
+     .body = groupnorm_gradient,
      .size = {56, 56, 64, 32},
      .flag = 8},
     {.name = "rows/batchnorm-56x56x64x32-gradient",
      .setup = open_batchnorm,
-     .step = batchnorm_gradient,
+     .body = batchnorm_gradient,
      .size = {56, 56, 64, 32}},
     VALUE("attention/256x512-h4-b8", open_attention, attention, 256, 512, 4, 8),
     {.name = "attention/256x512-h4-b8-gradient",
      .setup = open_attention,
-     .step = attention_gradient,
+     .body = attention_gradient,
      .size = {256, 512, 4, 8}},
     ALONG("matrix/sum-4096-contiguous", sum, 0),
     ALONG("matrix/sum-4096-strided", sum, 1),
@@ -331,7 +331,7 @@ const bench_case bench_arrays[] = {
     VALUE("embedding/128x30000-8192", open_table, embedding, 128, 30000, 8192),
     {.name = "embedding/128x30000-8192-gradient",
      .setup = open_table,
-     .step = embedding_gradient,
+     .body = embedding_gradient,
      .size = {128, 30000, 8192}},
     VALUE("batched/16x16x16-4096", open_batched, batched, 16, 16, 16, 4096),
     {.name = NULL},
@@ -353,7 +353,7 @@ static fx_array *product(bench_state *s)
 
 #define PRODUCT(label, transposed, m, n, k)                                                        \
     {                                                                                              \
-        .name = "matmul/" label, .setup = open_product, .step = value, .op = product,              \
+        .name = "matmul/" label, .setup = open_product, .body = value, .op = product,              \
         .size = {m, n, k}, .flag = transposed                                                      \
     }
 

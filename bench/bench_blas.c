@@ -1,5 +1,5 @@
 /* bench_blas.c: measures the products of a BLAS library as a peer: bench_runner --blas LIBRARY runs
- * the cases matmul/… as calls of its cblas_sgemm on the same operands. Only the library's own rows
+ * the cases matmul/… as calls of its cblas_sgemm on the same operands. Only cflux's own rows
  * include recording the graph and finding its plan.
  */
 #include "bench.h"
@@ -17,7 +17,7 @@ static sgemm_fn sgemm;
 
 static void open_operands(bench_state *s)
 {
-    bench_products[0].setup(s); /* the same operands as in the library's case */
+    bench_products[0].setup(s); /* the same operands as in cflux's case */
     fx_set(&s->y, fx_zeros(s->which->size[0], s->which->size[1]));
     fx_eval(s->y);
 }
@@ -42,7 +42,7 @@ const bench_case *bench_blas_open(const char *library)
     for (int i = 0; bench_products[i].name && i < MOST - 1; i++) {
         cases[i] = bench_products[i];
         cases[i].setup = open_operands;
-        cases[i].step = product;
+        cases[i].body = product;
     }
     return cases;
 }

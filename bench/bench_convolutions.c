@@ -78,10 +78,10 @@ static void gradient(bench_state *s)
 #define CONVOLUTION(label, ...)                                                                    \
     {.name = "conv/" label,                                                                        \
      .setup = open_conv,                                                                           \
-     .step = forward,                                                                              \
+     .body = forward,                                                                              \
      .details = &(const conv_shape){__VA_ARGS__}},                                                 \
     {                                                                                              \
-        .name = "conv/" label "-gradient", .setup = open_conv, .step = gradient,                   \
+        .name = "conv/" label "-gradient", .setup = open_conv, .body = gradient,                   \
         .details = &(const conv_shape)                                                             \
         {                                                                                          \
             __VA_ARGS__                                                                            \

@@ -22,13 +22,13 @@ static double queued(const bench_case *c, bench_state *s, int64_t n)
     fx_device *device = fx_device_find(bench_device);
     const double start = bench_now();
     for (int64_t i = 0; i < n; i++)
-        c->step(s);
+        c->body(s);
     fx_synchronize(device);
     return bench_now() - start;
 }
 
 /* Microseconds of the host for one evaluation. Only a few are queued on an idle device: with a full
- * queue the driver would let the host wait. */
+ * queue the driver would make the host wait. */
 static double host_part(const bench_case *c, bench_state *s)
 {
     enum { SAMPLES = 15, QUEUED = 4 };
@@ -38,7 +38,7 @@ static double host_part(const bench_case *c, bench_state *s)
     for (int k = 0; k < n; k++) {
         const double start = bench_now();
         for (int i = 0; i < QUEUED; i++)
-            c->step(s);
+            c->body(s);
         value[k] = 1e6 * (bench_now() - start) / QUEUED;
         fx_synchronize(fx_device_find(bench_device));
     }
@@ -267,14 +267,14 @@ static void adam(bench_state *s)
 /* ---- the table ------------------------------------------------------------------------------- */
 #define OP(label, open, f, n, m, bf16)                                                             \
     {                                                                                              \
-        .name = "gpu/" label, .setup = (open), .step = evaluate, .measure = bench_measure_queued,  \
+        .name = "gpu/" label, .setup = (open), .body = evaluate, .measure = bench_measure_queued,  \
         .op = (f), .size = {n, m}, .flag = (bf16)                                                  \
     }
 #define BOTH(label, open, f, n, m)                                                                 \
     OP(label "-f32", open, f, n, m, 0), OP(label "-bf16", open, f, n, m, 1)
 #define GRADIENT(label, f, bf16)                                                                   \
     {                                                                                              \
-        .name = "gpu/" label, .setup = open_rows, .step = rows_gradient,                           \
+        .name = "gpu/" label, .setup = open_rows, .body = rows_gradient,                           \
         .measure = bench_measure_queued, .op = (f), .size = {4096, 8192}, .flag = (bf16)           \
     }
 #define ROWS(label, f)                                                                             \
@@ -282,7 +282,7 @@ static void adam(bench_state *s)
         GRADIENT(label "-gradient-bf16", f, 1)
 #define PRODUCT(label, n, tf32, bf16)                                                              \
     {                                                                                              \
-        .name = "gpu/" label, .setup = open_product, .step = evaluate, .measure = measure_product, \
+        .name = "gpu/" label, .setup = open_product, .body = evaluate, .measure = measure_product, \
         .op = product, .size = {n, tf32}, .flag = (bf16)                                           \
     }
 
@@ -304,7 +304,7 @@ const bench_case bench_gpu[] = {
     OP("scatter-add", open_indexed, scatter_add, 1024, 16384, 0),
     {.name = "gpu/adam",
      .setup = open_adam,
-     .step = adam,
+     .body = adam,
      .measure = bench_measure_queued,
      .size = {500000, 200}},
     {.name = NULL},

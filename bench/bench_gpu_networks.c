@@ -236,7 +236,7 @@ static bool measure_start(const bench_case *c, bench_row *out)
 
 #define TRAIN(label, net, kind, ...)                                                               \
     {                                                                                              \
-        .name = "gpu/train-" label, .setup = open_network, .step = train,                          \
+        .name = "gpu/train-" label, .setup = open_network, .body = train,                          \
         .measure = bench_measure_queued, .model = (net), .flag = (kind), .size = {                 \
             __VA_ARGS__                                                                            \
         }                                                                                          \

@@ -23,7 +23,7 @@ enum { BATCH = 64, BATCHES = 9, LEAST_ROUNDS = 11, MOST_BLURS = 1000 };
 
 typedef enum kind { STEP, SERIAL, AHEAD, KINDS } kind;
 
-/* Seconds per step: elapsed time, and processor time of this thread. */
+/* Seconds per training step or batch: elapsed time, and processor time of this thread. */
 typedef struct seconds {
     double clock, processor;
 } seconds;
@@ -93,7 +93,7 @@ static double least_of(loop *l, kind k, bool with_step)
     return t.processor;
 }
 
-/* Chooses the number of blurs for which a batch takes as long as a step. */
+/* Chooses the number of blurs for which a batch takes as long as a training step. */
 static void calibrate(loop *l)
 {
     enum { SOME = 16 };

@@ -10,7 +10,7 @@
  *   bench_runner --device cuda:0 [--tiny] gpu/   the cases of large GPUs (bench_gpu.c)
  *   mpirun -n 2 bench_runner --processes train/  each process trains on batches of its own; rank 0
  *                                                prints the rows (peer_ddp.py, scaling.py)
- *   bench_runner --count NAME STEPS     only runs steps, for counting instructions
+ *   bench_runner --count NAME CALLS     only calls the body of a case, for counting instructions
  *
  * By default the program loads the oneDNN plugin of the build folder, if it was built; with
  * --no-onednn before the other options it does not. The first line describes the run: version,
@@ -26,7 +26,7 @@
 #include <string.h>
 #include <time.h>
 
-static const bench_case no_cases; /* cases of a device, if one is named */
+static const bench_case no_cases; /* an empty table */
 static const bench_case *tables[] = {
     bench_networks, bench_arrays, bench_convolutions, bench_products, bench_overheads,
     bench_loaders,  bench_files,  &no_cases,          &no_cases,      &no_cases};
@@ -154,7 +154,7 @@ static int run_case(const bench_case *c)
         bench_state s;
         bench_open(c, &s);
         if (fx_error_status() == FX_OK)
-            bench_sample(c->step, &s, &row);
+            bench_sample(c->body, &s, &row);
         bench_close(&s);
     }
     const fx_error e = fx_error_take();
@@ -193,18 +193,18 @@ static int serve(void)
     return failures > 0;
 }
 
-static int count(const char *name, int64_t steps)
+static int count(const char *name, int64_t calls)
 {
     const bench_case *c = find(name);
-    if (!c || !c->step) {
-        fprintf(stderr, "%s: no case with steps\n", name);
+    if (!c || !c->body) {
+        fprintf(stderr, "%s: no case with a body\n", name);
         return 2;
     }
     bench_state s;
     setenv("FX_ONEDNN", "0", 1); /* uses the library's own kernels */
     bench_open(c, &s);
-    for (int64_t i = 0; i < steps; i++)
-        c->step(&s);
+    for (int64_t i = 0; i < calls; i++)
+        c->body(&s);
     bench_close(&s);
     return fx_error_print(stderr);
 }
@@ -255,7 +255,7 @@ static int run_chosen(int n, char **parts)
                 ran++;
             }
     if (ran == 0)
-        fprintf(stderr, "no case has such a name; --list shows them\n");
+        fprintf(stderr, "no case has a name with one of these parts; --list prints the names\n");
     return failures > 0 || ran == 0;
 }
 

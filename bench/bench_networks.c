@@ -141,18 +141,18 @@ static void forward(bench_state *s)
 #define NETWORK(net, label, classes, ...)                                                          \
     {.name = "train/" label,                                                                       \
      .setup = open_network,                                                                        \
-     .step = train,                                                                                \
+     .body = train,                                                                                \
      .model = net,                                                                                 \
      .flag = classes,                                                                              \
      .size = {__VA_ARGS__}},                                                                       \
         {.name = "record/" label,                                                                  \
          .setup = open_network,                                                                    \
-         .step = record,                                                                           \
+         .body = record,                                                                           \
          .model = net,                                                                             \
          .flag = classes,                                                                          \
          .size = {__VA_ARGS__}},                                                                   \
     {                                                                                              \
-        .name = "forward/" label, .setup = open_network, .step = forward, .model = net,            \
+        .name = "forward/" label, .setup = open_network, .body = forward, .model = net,            \
         .flag = classes, .size = {                                                                 \
             __VA_ARGS__                                                                            \
         }                                                                                          \
@@ -172,7 +172,7 @@ const bench_case bench_networks[] = {
     NETWORK(gpt2, "gpt2-124m-seq64-b4", TOKENS, 64, 4),
     {.name = "record/two-models-b16",
      .setup = open_pair,
-     .step = record_pair,
+     .body = record_pair,
      .model = xor_net,
      .size = {2, 16}},
     {.name = NULL},

@@ -34,7 +34,7 @@ typedef struct root_list {
     int n;
 } root_list;
 
-static fxi_graph graph; /* its arrays are reused between steps, as in the evaluator */
+static fxi_graph graph; /* its arrays are reused between calls, as in the evaluator */
 
 static void open_graph(bench_state *s)
 {
@@ -147,19 +147,19 @@ static void update_and_find(bench_state *s)
     update(s, true);
 }
 
-/* flag: the step also finds the plan. The row is nanoseconds per recorded node. */
+/* flag: the body also finds the plan. The row is nanoseconds per recorded node. */
 static bool measure_graph(const bench_case *c, bench_row *out)
 {
     bench_state s;
-    void (*const step)(bench_state *) = c->step;
+    void (*const body)(bench_state *) = c->body;
     bench_open(c, &s);
-    step(&s);
+    body(&s);
     const fx_counters before = fx_stats();
-    step(&s);
+    body(&s);
     const fx_counters after = fx_stats();
     const double scale = 1e3 / (double)(after.nodes - before.nodes);
     const bool found = !c->flag || after.plan_hits == before.plan_hits + 1;
-    bench_sample(step, &s, out);
+    bench_sample(body, &s, out);
     out->unit = "ns/node";
     out->median *= scale, out->min *= scale, out->max *= scale;
     bench_close(&s);
@@ -246,8 +246,8 @@ static void family_and_find(bench_state *s)
 }
 
 /* ---- allocations ----------------------------------------------------------------------------- */
-/* Counts calls of the system allocator over `flag` steps of a network, after the same number of
- * warm-up steps. */
+/* Counts calls of the system allocator over `flag` training steps of a network, after the same
+ * number of training steps to warm up. */
 static bool measure_allocations(const bench_case *c, bench_row *out)
 {
     const bench_case *net = bench_network(strchr(c->name, '/') + 1);
@@ -255,11 +255,11 @@ static bool measure_allocations(const bench_case *c, bench_row *out)
     double each[7];
     bench_open(net, &s);
     for (int64_t i = 0; i < c->flag; i++)
-        net->step(&s);
+        net->body(&s);
     for (int k = 0; k < 7; k++) {
         const uint64_t before = fx_stats().allocations;
         for (int64_t i = 0; i < c->flag; i++)
-            net->step(&s);
+            net->body(&s);
         each[k] = (double)(fx_stats().allocations - before) / (double)c->flag;
     }
     bench_close(&s);
@@ -359,7 +359,8 @@ static int start_spinners(pid_t *spinners)
     return n;
 }
 
-/* The time of a step on two threads divided by the time on one, while others spin on all cores. */
+/* The time of a training step on two threads divided by the time on one, while others spin on all
+ * cores. */
 static bool measure_contention(const bench_case *c, bench_row *out)
 {
     enum { ROUNDS = 15, STEPS = 40 };
@@ -370,7 +371,7 @@ static bool measure_contention(const bench_case *c, bench_row *out)
     const bench_case *net = bench_network(strchr(c->name, '/') + 1);
     bench_open(net, &s);
     for (int k = 0; k < 3; k++)
-        net->step(&s);
+        net->body(&s);
     const int n = start_spinners(spinners);
     for (int round = 0; round < ROUNDS; round++) {
         double took[2];
@@ -378,7 +379,7 @@ static bool measure_contention(const bench_case *c, bench_row *out)
             fx_set_num_threads(threads);
             const double began = bench_now();
             for (int k = 0; k < STEPS; k++)
-                net->step(&s);
+                net->body(&s);
             took[threads - 1] = bench_now() - began;
         }
         ratios[round] = took[1] / took[0];
@@ -417,28 +418,28 @@ static bool measure_size(const bench_case *c, bench_row *out)
 const bench_case bench_overheads[] = {
     {.name = "graph/record",
      .setup = open_graph,
-     .step = only_record,
+     .body = only_record,
      .measure = measure_graph,
      .flag = 0},
     {.name = "graph/record-key-lookup",
      .setup = open_graph,
-     .step = record_and_find,
+     .body = record_and_find,
      .measure = measure_graph,
      .flag = 1},
     {.name = "graph/update",
      .setup = open_update,
-     .step = update_only,
+     .body = update_only,
      .measure = measure_graph,
      .flag = 0},
     {.name = "graph/update-key-lookup",
      .setup = open_update,
-     .step = update_and_find,
+     .body = update_and_find,
      .measure = measure_graph,
      .flag = 1},
-#define FAMILY(NAME, OPEN, STEP, OP, N)                                                            \
+#define FAMILY(NAME, OPEN, BODY, OP, N)                                                            \
     {.name = "graph/" NAME,                                                                        \
      .setup = OPEN,                                                                                \
-     .step = STEP,                                                                                 \
+     .body = BODY,                                                                                 \
      .measure = measure_graph,                                                                     \
      .op = OP,                                                                                     \
      .size = {N},                                                                                  \

@@ -1,16 +1,16 @@
 /* bench_sample.c: samples times that are meaningful on a machine that other programs use too.
  *
- * A sample repeats the step for at least MIN_SAMPLE seconds, so that the cost of reading the clock
- * is negligible. A sample during which the program's threads waited for a core for more than 1 % of
- * the time (the kernel counts this per task) was disturbed by other programs and is left out. If
- * fewer than three samples are left, the row has all samples, the disturbed ones too, and is marked
- * as contended. With one thread a sample of such a row is the processor time, which is exact except
- * for effects on the caches. With several threads it is the elapsed time. At least MIN_SAMPLES
- * undisturbed ones are taken (FEW_SAMPLES of a step of more than SLOW seconds), and more while the
- * time for the case lasts; if they are not found in 5 times this time, sampling ends. Compare
- * medians; the minimum shows what an idle machine can do.
+ * A sample calls the body of the case for at least MIN_SAMPLE seconds, so that the cost of reading
+ * the clock is negligible. A sample during which the program's threads waited for a core for more
+ * than 1 % of the time (the kernel counts this per task) was disturbed by other programs and is
+ * left out. If fewer than three samples are left, the row has all samples, the disturbed ones too,
+ * and is marked as contended. With one thread a sample of such a row is the processor time, which
+ * is exact except for effects on the caches. With several threads it is the elapsed time. At least
+ * MIN_SAMPLES undisturbed ones are taken (FEW_SAMPLES if a call takes more than SLOW seconds), and
+ * more while the time for the case lasts; if they are not found in 5 times this time and one
+ * second, sampling ends. Compare medians; the minimum shows what an idle machine can do.
  *
- * Processes of a group take equally many samples of equally many steps. A sample's time is that of
+ * Processes of a group take equally many samples of equally many calls. A sample's time is that of
  * the slowest process, and a sample that was disturbed in one process is left out in all.
  */
 #include "bench.h"
@@ -66,21 +66,21 @@ static double of_all(double x)
     return bench_group ? fx_item(fx_dist_allreduce(bench_group, fx_scalar(x), FX_REDUCE_MAX)) : x;
 }
 
-static double repeat(void (*step)(bench_state *), bench_state *s, int64_t n)
+static double repeat(void (*body)(bench_state *), bench_state *s, int64_t n)
 {
     const double start = bench_now();
     for (int64_t i = 0; i < n; i++)
-        step(s);
+        body(s);
     return bench_now() - start;
 }
 
-/* Returns how often a sample repeats the step; *out_least: how many samples a row needs. */
-static int64_t calibrate(void (*step)(bench_state *), bench_state *s, int *out_least)
+/* Returns how often a sample calls the body; *out_least: how many samples a row needs. */
+static int64_t calibrate(void (*body)(bench_state *), bench_state *s, int *out_least)
 {
     int64_t n = 1;
     double t;
-    repeat(step, s, WARM_UP);
-    while ((t = of_all(repeat(step, s, n))) < MIN_SAMPLE)
+    repeat(body, s, WARM_UP);
+    while ((t = of_all(repeat(body, s, n))) < MIN_SAMPLE)
         n *= t > MIN_SAMPLE / 8 ? 2 : 8;
     *out_least = n == 1 && t > SLOW ? FEW_SAMPLES : MIN_SAMPLES;
     return n;
@@ -103,18 +103,18 @@ void bench_row_of(double *values, int n, const char *unit, bench_row *out)
     out->contended = false;
 }
 
-void bench_sample(void (*step)(bench_state *), bench_state *s, bench_row *out)
+void bench_sample(void (*body)(bench_state *), bench_state *s, bench_row *out)
 {
     double clean[MAX_SAMPLES], ran[MAX_SAMPLES];
     int nclean = 0, taken = 0, least;
-    const int64_t n = calibrate(step, s, &least);
+    const int64_t n = calibrate(body, s, &least);
     const double start = bench_now();
     for (double spent = 0; taken < MAX_SAMPLES; spent = of_all(bench_now() - start)) {
         if ((nclean >= least && spent >= bench_seconds) ||
             (taken >= least && spent >= 5 * bench_seconds + 1))
             break;
         const double before = run_delay(), cpu_before = processor_seconds();
-        const double alone = repeat(step, s, n), cpu = processor_seconds() - cpu_before;
+        const double alone = repeat(body, s, n), cpu = processor_seconds() - cpu_before;
         const double waited = of_all(run_delay() - before), time = of_all(alone);
         const bool one_thread = fx_num_threads() == 1 && !bench_group;
         ran[taken++] = 1e6 * (one_thread && cpu < time ? cpu : time) / (double)n;

@@ -1,6 +1,6 @@
 /* bench_scaling.c: training by several processes with and without an exchange of gradients, and
  * exchanges alone. Only for --processes. bench/scaling.py compares the times with its predictions,
- * and repeats WIDTH and LAYERS.
+ * and has copies of WIDTH and LAYERS.
  */
 #include "bench.h"
 
@@ -43,17 +43,17 @@ static void exchange(bench_state *s)
 }
 
 #define TRAINING(batch)                                                                            \
-    {.name = "scaling/alone-b" #batch, .setup = open_training, .step = train, .size = {batch}},    \
+    {.name = "scaling/alone-b" #batch, .setup = open_training, .body = train, .size = {batch}},    \
     {                                                                                              \
-        .name = "scaling/train-b" #batch, .setup = open_training, .step = train, .size = {batch},  \
+        .name = "scaling/train-b" #batch, .setup = open_training, .body = train, .size = {batch},  \
         .flag = 1                                                                                  \
     }
 
 const bench_case bench_scaling[] = {
-    {.name = "scaling/exchange-4", .setup = open_exchange, .step = exchange, .size = {1}},
+    {.name = "scaling/exchange-4", .setup = open_exchange, .body = exchange, .size = {1}},
     {.name = "scaling/exchange-12m",
      .setup = open_exchange,
-     .step = exchange,
+     .body = exchange,
      .size = {PARAMETERS}},
     TRAINING(320),
     TRAINING(640),

@@ -24,7 +24,7 @@ def build():
         "gpu/matmul-8192-bf16": Case("op", 2 * 8192**3, "≥ 0.97 of PyTorch, ≥ 0.95 of cuBLASLt; without cuBLASLt ≥ 0.5 of its rate"),
         "gpu/matmul-4096-tf32": Case("op", 2 * 4096**3, "≥ 0.97 of PyTorch, ≥ 0.95 of cuBLASLt"),
         "gpu/matmul-4096-f32": Case("op", 2 * 4096**3, "≥ 0.97 of PyTorch, ≥ 0.95 of cuBLASLt; without cuBLASLt ≥ 0.6 of its rate"),
-        "gpu/copy": Case("B", 8 * N, "the limit of the others: the better of both programs"),
+        "gpu/copy": Case("B", 8 * N, "the reference for the others: the faster of both programs"),
         "gpu/sum-all": Case("B", 4 * N, "≥ 0.85 of copy bandwidth"),
         "gpu/sum-first": Case("B", 4 * N, "≥ 0.85 of copy bandwidth"),
         "gpu/sum-last": Case("B", 4 * N, "≥ 0.85 of copy bandwidth"),

@@ -1,9 +1,9 @@
 """What the programs that measure peers share: sampling as in bench_sample.c, and the exchange with run.py.
 
 A peer is a table: the name of each case, and a function that yields its variants, programs that a user of the
-peer could write for the same numbers. A variant is a label and a function that prepares it and returns its step.
+peer could write for the same numbers. A variant is a label and a function that prepares it and returns its body.
 Every variant gives a row; the programs that read the rows use the fastest. Preparing, which includes compiling,
-and the first steps have a time limit; what takes longer gives a row of kind failure.
+and the first calls have a time limit; what takes longer gives a row of kind failure.
 
   peer_X.py [--threads N] [--seconds S] [--warm-up S] [--compile] [part of a name…]
   peer_X.py --list           prints the names
@@ -23,7 +23,7 @@ import time
 
 group = None  # in one of several processes (peer_ddp.py): a function that returns the largest of the processes' numbers
 MIN_SAMPLE, MIN_SAMPLES, MAX_SAMPLES, WARM_UP = 5e-3, 7, 400, 3
-SLOW, FEW_SAMPLES = 0.5, 3  # a step of more than SLOW seconds is measured FEW_SAMPLES times
+SLOW, FEW_SAMPLES = 0.5, 3  # a call of more than SLOW seconds is measured FEW_SAMPLES times
 
 
 # ---- sampling --------------------------------------------------------------------------------------------------
@@ -44,17 +44,17 @@ def of_all(x):
     return group(x) if group else x
 
 
-def repeat(step, n):
+def repeat(body, n):
     start = time.perf_counter()
     for _ in range(n):
-        step()
+        body()
     return time.perf_counter() - start
 
 
-def calibrate(step):
-    """Returns how often a sample repeats the step, and how many samples a row needs."""
+def calibrate(body):
+    """Returns how often a sample calls the body, and how many samples a row needs."""
     n = 1
-    while (t := of_all(repeat(step, n))) < MIN_SAMPLE:
+    while (t := of_all(repeat(body, n))) < MIN_SAMPLE:
         n *= 2 if t > MIN_SAMPLE / 8 else 8
     return n, FEW_SAMPLES if n == 1 and t > SLOW else MIN_SAMPLES
 
@@ -64,14 +64,14 @@ def row_of(values, unit, taken=None, contended=False):
             "min": min(values), "max": max(values), "unit": unit, "contended": contended}
 
 
-def sample(step, seconds, threads=1):
-    (n, least), clean, ran = calibrate(step), [], []
+def sample(body, seconds, threads=1):
+    (n, least), clean, ran = calibrate(body), [], []
     start = time.perf_counter()
     while len(ran) < MAX_SAMPLES:
         spent = of_all(time.perf_counter() - start)
         if (len(clean) >= least and spent >= seconds) or (len(ran) >= least and spent >= 5 * seconds + 1):
             break
-        before, cpu, t = run_delay(), time.process_time(), repeat(step, n)
+        before, cpu, t = run_delay(), time.process_time(), repeat(body, n)
         waited, cpu, t = of_all(run_delay() - before), time.process_time() - cpu, of_all(t)
         ran.append(1e6 * (min(t, cpu) if threads == 1 and not group else t) / n)
         if waited < 0.01 * t:
@@ -149,11 +149,11 @@ def measure(name, variant, prepare, args, backend):
         if name.startswith("start/"):
             return {**row, **prepare()}
         with time_limit(args.warm_up):
-            step = prepare()
-            step()
-            row["first"] = round(time.perf_counter() - began, 3)  # seconds to the end of the first step
-            repeat(step, WARM_UP - 1)
-        return {**row, **sample(step, args.seconds, args.threads)}
+            body = prepare()
+            body()
+            row["first"] = round(time.perf_counter() - began, 3)  # seconds to the end of the first call
+            repeat(body, WARM_UP - 1)
+        return {**row, **sample(body, args.seconds, args.threads)}
     except Exception as e:  # pylint: disable=broad-except; a peer raises errors of many types
         message = f"{type(e).__name__}: {e}".split("\n")[0][:200]
         return {"row": "failure", "case": name, "variant": variant, "message": message}

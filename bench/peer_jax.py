@@ -2,7 +2,7 @@
 """Measures the cases of bench_runner with JAX on the CPU (peer.py describes options, rows and limits).
 
 The one variant is the best program of a user of JAX: everything is one jitted function, and a training step donates
-the buffers of parameters and moments. Adam is written by hand. A step ends when its results are there. Images have
+the buffers of parameters and moments. Adam is written by hand. A body returns when its results are computed. Images have
 their channels last. The process may use as many cores as --threads says: XLA starts one thread per core.
 """
 import functools
@@ -227,14 +227,14 @@ def train(name):
     zeros = [jax.tree.map(jnp.zeros_like, parameters) for _ in range(2)]
     state = [(parameters, *zeros, jnp.ones(()))]
 
-    def step():
+    def body():
         state[0], loss = update(state[0], x, target)
         jax.block_until_ready((state[0], loss))
-    return step
+    return body
 
 
 def function(f, *args):
-    """Makes the step that calls the jitted f."""
+    """Makes the body that calls the jitted f."""
     g = jax.jit(f)
     return lambda: jax.block_until_ready(g(*args))
 
@@ -277,10 +277,10 @@ def double_chain():
     with jax.enable_x64(True):
         x, f = normal(10 ** 6, dtype=jnp.float64), jax.jit(chain)
 
-    def step():
+    def body():
         with jax.enable_x64(True):
             jax.block_until_ready(f(x))
-    return step
+    return body
 
 
 def scaled(f, features, *sizes):
@@ -344,8 +344,8 @@ def large(f):
     return lambda: function(f, normal(4096, 4096))
 
 
-def steps():
-    """Returns the functions that prepare the step of each case."""
+def cases():
+    """Returns the functions that prepare the body of each case."""
     table = {}
     for name in NETWORKS:
         table[f"train/{name}"] = table[f"record/{name}"] = lambda n=name: train(n)
@@ -399,7 +399,7 @@ def steps():
 
 def main():
     args = peer.arguments()
-    table = {name: (lambda f=f: iter([("jit", f)])) for name, f in steps().items()}
+    table = {name: (lambda f=f: iter([("jit", f)])) for name, f in cases().items()}
     header = {"program": "JAX", "version": jax.__version__, "environment": peer.environment(("XLA_", "JAX_", "MALLOC_"))}
     peer.run(args, table, header, "jax")
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures the cases of bench_runner with PyTorch (peer.py describes options, rows and limits).
 
-Variants: eager, and with --compile torch.compile of the function, of forward pass and loss, and of the optimiser.
-Training steps also vary the optimiser (foreach, fused) and the layout (channels-last). Predictions and the cases chain/…
-also have a variant with TorchScript.
+Variants: eager. With --compile also torch.compile: of the function, or in training steps of forward pass and loss,
+without and with the optimiser. Training steps also vary the optimiser (foreach, fused) and the layout (channels-last).
+Predictions and the cases chain/… also have a variant with TorchScript.
 
 The caller chooses threads and instruction set; run.py sets them to the best of the machine. PyTorch is
 row-major: cflux's 1000×1024 array, whose first axis is contiguous, is a (1024, 1000) tensor here.
@@ -178,11 +178,11 @@ def train_variant(make, shape, kind, layout, options, wrap_loss=as_it_is, wrap_u
     opt = torch.optim.Adam(model.parameters(), lr=1e-4, **options)
     loss, update = wrap_loss(lambda: of(model(x), y)), wrap_update(opt.step)
 
-    def step():
+    def body():
         opt.zero_grad(set_to_none=True)
         loss().backward()
         update()
-    return step
+    return body
 
 
 def train(name):
@@ -224,23 +224,23 @@ def forward(name):
 # ---- operations ------------------------------------------------------------------------------------------------
 
 def value(f, args):
-    def step():
+    def body():
         with torch.inference_mode():
             return f(*args)
-    return step
+    return body
 
 
 def gradient(f, args, inputs, seed):
     for t in inputs:
         t.requires_grad_()
 
-    def step():
+    def body():
         for t in inputs:
             t.grad = None
         y = f(*args)
         y.backward(seed)
         return y
-    return step
+    return body
 
 
 def operation(build, script=None):
@@ -369,7 +369,7 @@ def cases():
     table = {}
     for name in NETWORKS:
         table[f"train/{name}"] = lambda n=name: train(n)
-        table[f"record/{name}"] = table[f"train/{name}"]  # cflux records the step, which gives the same results
+        table[f"record/{name}"] = table[f"train/{name}"]  # cflux records the training step, which gives the same results
         table[f"forward/{name}"] = lambda n=name: forward(n)
     for label, n in (("1e4", 10 ** 4), ("1e6", 10 ** 6), ("25e6", 25 * 10 ** 6)):
         table[f"chain/{label}"] = operation(lambda n=n: (chain, [torch.randn(n)]), chain)

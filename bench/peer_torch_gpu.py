@@ -34,30 +34,30 @@ def size(n):
 
 # ---- sampling --------------------------------------------------------------------------------------------------
 
-def queued(step, n):
-    """Seconds of n calls of step, the device's work included."""
+def queued(body, n):
+    """Seconds of n calls of the body, the device's work included."""
     if options.device == "cpu":
         start = time.perf_counter()
         for _ in range(n):
-            step()
+            body()
         return time.perf_counter() - start
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     first.record()
     for _ in range(n):
-        step()
+        body()
     last.record()
     last.synchronize()
     return 1e-3 * first.elapsed_time(last)
 
 
-def sample(step):
-    queued(step, 1 if options.tiny else WARM_UP)
-    once = queued(step, 1 if options.tiny else 3) / (1 if options.tiny else 3)
+def sample(body):
+    queued(body, 1 if options.tiny else WARM_UP)
+    once = queued(body, 1 if options.tiny else 3) / (1 if options.tiny else 3)
     each = 1 if options.tiny else max(1, min(MOST_QUEUED, int(QUEUE_SECONDS / max(once, 1e-9))))
     values, start = [], time.perf_counter()
     while len(values) < MOST_SAMPLES and (len(values) < (1 if options.tiny else LEAST_SAMPLES)
                                           or time.perf_counter() - start < options.seconds):
-        values.append(1e6 * queued(step, each) / each)
+        values.append(1e6 * queued(body, each) / each)
     return {"n": len(values), "taken": len(values), "median": statistics.median(values), "min": min(values),
             "max": max(values), "unit": "us", "contended": False}
 
@@ -77,10 +77,10 @@ def modes():
 
 
 def without_gradient(f):
-    def step():
+    def body():
         with torch.inference_mode():
             return f()
-    return step
+    return body
 
 
 def operation(make):
@@ -155,10 +155,10 @@ def rows_gradient(kind, dtype):
             g = compiled(f)
             seed = None if kind == "crossentropy" else torch.randn_like(inputs[0])
 
-            def step():
+            def body():
                 y = g(*inputs)
                 return torch.autograd.grad(y, inputs, seed)
-            return step
+            return body
         yield label, prepare
 
 
@@ -299,24 +299,24 @@ def train(name, dtype):
     loss = loss or (lambda m, x, y: F.cross_entropy(m(x), y))
     layouts = (False, True) if len(shape) == 4 and not options.tiny else (False,)
     for label, compiled in modes():
-        for last in layouts:
-            def prepare(compiled=compiled, last=last, label=label):
+        for channels_last in layouts:
+            def prepare(compiled=compiled, channels_last=channels_last, label=label):
                 model = make().to(options.device, dtype)
                 if classes < 0:
                     x = torch.randint(0, 50 if options.tiny else 50257, shape, device=options.device)
                 else:
                     x = random(*shape, dtype=dtype)
-                if last:
+                if channels_last:
                     model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
                 y = torch.randint(0, classes, shape[:1], device=options.device) if classes > 0 else x * x
                 opt = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 
-                def step():
+                def body():
                     opt.zero_grad(set_to_none=True)
                     loss(model, x, y).backward()
                     opt.step()
                 if label == "eager":
-                    return step
+                    return body
                 forward = compiled(lambda x, y: loss(model, x, y))
 
                 def fast():
@@ -324,8 +324,8 @@ def train(name, dtype):
                     forward(x, y).backward()
                     opt.step()
                 return fast
-            yield f"{label}{' channels-last' if last else ''}", prepare
-            if label == "eager" and last:
+            yield f"{label}{' channels-last' if channels_last else ''}", prepare
+            if label == "eager" and channels_last:
                 yield "deterministic", lambda prepare=prepare: deterministic(prepare)
         if label == "eager" and options.device != "cpu" and not options.tiny:
             yield "graphed", lambda: graphed(make, shape, classes, loss, dtype)
@@ -343,7 +343,7 @@ def graphed(make, shape, classes, loss, dtype):
     y = torch.randint(0, classes, shape[:1], device=options.device) if classes > 0 else x * x
     opt = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True, capturable=True)
 
-    def step():
+    def body():
         opt.zero_grad(set_to_none=True)
         loss(model, x, y).backward()
         opt.step()
@@ -351,11 +351,11 @@ def graphed(make, shape, classes, loss, dtype):
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            step()
+            body()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        step()
+        body()
     return graph.replay
 
 

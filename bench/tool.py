@@ -5,10 +5,12 @@
   tool/devices    `cflux devices` (includes the start of the OpenCL driver, if one is installed)
   tool/xor-step   a training step of XOR (Dense(2 => 3, tanh), BatchNorm(3), Dense(3 => 2), batches of 64),
                   with --quiet and no log
-  tool/xor-told   the same with progress and a log; by-quiet: divided by the time of xor-step, the median of
-                  pairs. Processor time, minus that of a run of one epoch (start, end, tables of the log)
-  tool/report     the size of the page of that run, in bytes
+  tool/xor-told   the same with progress and a log
+  tool/xor-told-by-quiet
+                  the ratio of the two, measured in pairs
+  tool/report     the size of the page of the run with a log, in bytes
 
+The times of xor-… are processor time, without that of a run of one epoch (start, end, tables of the log).
 Rows have the format of bench_runner. Usage: tool.py CFLUX [commit] >FILE
 """
 import csv

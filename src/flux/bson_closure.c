@@ -90,7 +90,7 @@ static value tuple_value(lowered *l, fxi_bson v)
     return t;
 }
 
-/* Julia's SlotNumber 2 is the argument of the method, 1 the method itself. */
+/* Julia's SlotNumber 2 is the argument of the function, 1 the function itself. */
 static value argument(lowered *l, fxi_bson data)
 {
     int64_t k;

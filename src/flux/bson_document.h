@@ -54,10 +54,10 @@ bool fxi_bson_next(fxi_bson_items *items, fxi_bson *out_value);
 int64_t fxi_bson_count(fxi_bson container);
 /* The value with this key in a document, or value i of an array; kind NOTHING if missing. */
 fxi_bson fxi_bson_get(fxi_bson document, const char *key);
+fxi_bson fxi_bson_at(fxi_bson array, int64_t i);
 /* The value with the key "tag" in a checked document. Takes no longer for a document of many keys.
  */
 fxi_bson fxi_bson_tag(fxi_bson document);
-fxi_bson fxi_bson_at(fxi_bson array, int64_t i);
 /* True if the value is this text. */
 bool fxi_bson_is(fxi_bson value, const char *text);
 

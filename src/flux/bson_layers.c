@@ -410,8 +410,8 @@ static void *container(fields *f)
     return made;
 }
 
-/* Replaces a child that the constructor made by the child from the file; false if the constructor
- * made none, or one of other sizes. */
+/* Replaces a child that the constructor made by the child from the file; false if only one of the
+ * two exists, or if their sizes differ. */
 static bool put_child(const fx_layer_row *row, fields *f, void *made)
 {
     void *child = *fxi_child_address(row, f->self), **old = fxi_child_address(row, made);

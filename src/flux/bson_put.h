@@ -46,7 +46,8 @@ void fxi_put_core_type(fxi_bson_writer *w, const char *key, const char *name);
 /* Puts the only value of a singleton type. */
 void fxi_put_single(fxi_bson_writer *w, const char *key, const char *const *path);
 
-/* Puts an array, or a number for which BSON has no type: as its type and its bytes. */
+/* Puts an array: as a number or binary of BSON if there is one for it, otherwise as its type and
+ * bytes. */
 void fxi_put_array(fxi_bson_writer *w, const char *key, fx_array *x);
 void fxi_put_array_type(fxi_bson_writer *w, const char *key, const fx_array *x);
 

@@ -360,8 +360,8 @@ static fxi_item rule_field(const void *x, const fx_field *f)
     return two(FX_DTYPE_F64, v[0], v[1]);
 }
 
-/* OptimiserChain{Tuple}(opts), MixedPrecision{T,Rule}(rule). T is the type of an item after the
- * fields. */
+/* OptimiserChain{Tuple}(opts), MixedPrecision{T,Rule}(rule). T is the type of items[1], which is
+ * not a field. */
 static void outer_rule(const void *x, const fx_list *inner, fxi_shape *s)
 {
     fx_dtype type;

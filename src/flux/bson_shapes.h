@@ -43,7 +43,7 @@ typedef struct fxi_param {
 struct fxi_shape {
     const char *const *path; /* {"Flux", "Dense", NULL} */
     const char *names;   /* field names, "weight bias σ"; NULL: look them up by the type's name */
-    const char *lost;    /* property that the struct cannot store; NULL: none */
+    const char *lost;    /* why the struct cannot store the object, for a message; NULL: it can */
     const char *unknown; /* member with an array for which the struct has no field; NULL: none */
     int nitems, nparams;
     fxi_item items[FXI_SHAPE_FIELDS];

@@ -1,6 +1,6 @@
 /* bson_version.c: determines which versions of Flux and Julia wrote a BSON document.
  *
- * Files do not store the version. But every change of a layer changed its field count, arrays were
+ * Files do not store the version. But most changes of a layer changed its field count, arrays were
  * Tracker's until Flux 0.9, and the type of an anonymous function holds the version of Julia. Each
  * struct in the document narrows the range of versions.
  */

@@ -16,8 +16,7 @@ typedef struct fxi_closure_layer {
     int64_t literal; /* the fx_dtype that the number has in Julia: I64, F64 or F32 */
 } fxi_closure_layer;
 
-/* The op of an activation with a parameter, of which this is the name in NNlib; 0 for other names.
- */
+/* The op of the activation with a parameter that has this name in NNlib; 0 for other names. */
 char fxi_closure_op_named(const char *name);
 /* Makes the layer, owned by the scope; init->base is ignored. */
 void *fxi_closure_new(const fxi_closure_layer *init);
@@ -25,9 +24,9 @@ void *fxi_closure_new(const fxi_closure_layer *init);
 void *fxi_closure_pool(bool max, const fx_dims *window);
 /* One layer for n layers, applied in order; identity for none. */
 void *fxi_closure_whole(int n, void *const *layers);
-/* An anonymous function of a number, the activation of a layer: functions and arithmetic of closure
- * layers, applied in order. One function is that function, none is identity. The error object of
- * functions if out of memory. */
+/* Makes an anonymous function of a number, for the activation of a layer, from functions and
+ * closure layers, applied in order. Returns a single function itself, and identity for n = 0. The
+ * error object of functions if out of memory. */
 fx_function *fxi_closure_activation(int n, void *const *layers);
 /* The parts of such an activation; NULL if the object is not one. */
 const fx_list *fxi_closure_parts(const void *object);

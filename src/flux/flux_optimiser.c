@@ -179,7 +179,7 @@ static void *leaf_of(const matching *m, void *array)
 /* ---- rules ----------------------------------------------------------------------------------- */
 
 /* Rules of Flux.Optimise: their names in Optimisers.jl, and the parts of their state
- * (fxi_rule_state) where the order is another. */
+ * (fxi_rule_state) if the order differs. */
 typedef struct old_rule {
     const char *old, *rule, *state;
 } old_rule;
@@ -267,7 +267,7 @@ static fx_adjust_args arguments(void *node, bool *out_centred)
     return a;
 }
 
-/* The entry of a file for one array, in either library's format. */
+/* What a file has for one array, in the format of Optimisers.jl or of Flux.Optimise (`old`). */
 typedef struct parts {
     void *rule;  /* a file node (file_node.h) */
     void *state; /* state that the rule keeps for the array; NULL: none */

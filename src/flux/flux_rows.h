@@ -15,8 +15,8 @@ bool fxi_next_word(const char **io_at, fxi_word *out);
 int fxi_count_words(const char *words);
 /* The layer type whose struct in Flux has this name; NULL if there is none. */
 const fx_type *fxi_type_of_flux(const char *name);
-/* The same from type *io_i on, which then has the number of the type that was found: several types
- * may have been one struct in an older version of Flux. */
+/* The same, searching from type number *io_i on; *io_i becomes the number of the found type.
+ * Several types may have been one struct in an older version of Flux. */
 const fx_type *fxi_next_type_of_flux(const char *name, int64_t *io_i);
 
 /* The position of a word in a list; −1 if missing. */

@@ -49,7 +49,8 @@ static void *state_of_dims(const fxi_item *item)
     return fxi_tuple((int)d->n, items);
 }
 
-/* "Flux.Dense", "Optimisers.Leaf"; types of Julia's Base have only their own name. */
+/* The field names, found by the type's name: "Flux.Dense", "Optimisers.Leaf", without modules for
+ * types of Julia's Base. */
 static const char *names_of(const fxi_shape *s)
 {
     char type[80];
@@ -138,7 +139,7 @@ static void *state_of(made *m, const fxi_item *item, int depth)
         return state_of_list(m, item->object, depth);
     case FXI_ITEM_SINGLE:
         return empty();
-    case FXI_ITEM_LAYER: /* only its struct in a file may be another one */
+    case FXI_ITEM_LAYER: /* files may store another struct for it, with this state */
         return state_of_object(m, &(const fxi_item){.object = item->object}, depth);
     default:
         return state_of_object(m, item, depth);

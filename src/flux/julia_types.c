@@ -42,8 +42,8 @@ static kept_text *texts;
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* True for a struct of the program. The library's own types are layers of Flux, or have no name in
- * Julia. */
+/* True for a struct of the program. Also true for a layer of the library: callers test for those
+ * (fxi_shape_of, fxi_is_library_layer). */
 static bool is_own(const void *object)
 {
     const fx_type *type = fx_type_of(object);
@@ -192,7 +192,7 @@ bool fxi_own_shape(const void *object, fxi_shape *out)
         out->lost = "a struct of more than 32 fields";
         out->nitems = 0;
     }
-    if (fxi_is_library_layer(type)) { /* the layers with a name in Flux have another shape */
+    if (fxi_is_library_layer(type)) { /* fxi_shape_of has described those of Flux */
         out->lost = "Flux has no such layer; .safetensors can store its arrays";
         out->nitems = 0;
     }

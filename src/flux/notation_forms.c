@@ -28,8 +28,8 @@ typedef struct named_function {
 enum { OTHER_NAMES = 3 };
 #define ROW(NAME, name) {#name, &fxi_function_##name},
 static const named_function FUNCTIONS[] = {FXI_FUNCTIONS(ROW)
-                                           /* OTHER_NAMES: two that Flux substitutes for them, and
-                                            * an older name */
+                                           /* OTHER_NAMES: Flux's faster versions of two of them,
+                                            * and an older name */
                                            {"tanh_fast", &fxi_function_tanh},
                                            {"sigmoid_fast", &fxi_function_sigmoid},
                                            {"thresholdrelu", &fxi_function_trelu}};
@@ -242,7 +242,8 @@ static bool expect(fxi_reader *r, const call *c, char next)
     return fxi_reader_take(r, next) || mismatch(r, c);
 }
 
-/* The size of the layer's input that replaces an open size `_`: its channels. */
+/* The size that replaces an open size `_`: the first size of the layer's input for Dense and
+ * similar layers, otherwise its number of channels. */
 static bool open_size(fxi_reader *r, const call *c, int64_t *out)
 {
     const fx_option_kind k = c->current->kind;
@@ -345,7 +346,7 @@ static bool take_numbers(fxi_reader *r, call *c, fx_dims *out)
     return r->status == FX_OK && (out->n > 0 || mismatch(r, c));
 }
 
-/* 4, 5: takes numbers as long as they follow. */
+/* 4, 5: takes numbers until another argument follows. */
 static bool take_sizes(fxi_reader *r, call *c, fx_dims *out)
 {
     if (!take_numbers(r, c, out))

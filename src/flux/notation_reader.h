@@ -36,7 +36,8 @@ bool fxi_reader_end(fxi_reader *r);
  * fxi_reader_fail(…)`. */
 bool fxi_reader_fail(fxi_reader *r, const char *at, const char *format, ...) FXI_PRINTF(3, 4);
 bool fxi_reader_no_memory(fxi_reader *r, const char *at);
-/* Adds the position to the record of a constructor that failed. */
+/* Adds the position to the record of a constructor that failed, or with record_before only sets the
+ * status. Returns false. */
 bool fxi_reader_passed_on(fxi_reader *r, const char *at);
 /* The text from a position to the end of the next token, shortened and on one line: "3 => )". */
 const char *fxi_reader_got(fxi_reader *r, const char *from, char dst[FXI_EXCERPT_BYTES]);

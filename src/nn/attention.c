@@ -3,9 +3,9 @@
  *
  * Long sequences are computed for QUERIES queries at a time, so that no array has all scores. The
  * gradient computes the scores of a block again from q and k (Rabe, Staats, 2021). fxi_own_gradient
- * gives the result this gradient. Its rule is written with public operations, so it has a gradient
- * too, which then keeps all scores. Dropout draws a stream of random numbers for each block, and
- * the gradient draws them again.
+ * gives the result this gradient. The gradient is written with public operations, so it has a
+ * gradient of its own, which keeps all scores. Dropout draws a stream of random numbers for each
+ * block, and the gradient draws them again.
  *
  * The gradients of q, and those of k and v, are two passes over the blocks. A plan computes nodes
  * in the order in which its outputs need them: with one pass for all three, the scores of every
@@ -144,8 +144,8 @@ static fx_array *values_block(const attention *a, fx_array *gy, int64_t from, in
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* The gradient of the scores before softmax: α⊙(dα − Σ α⊙dα), dα = vᵀ·gy, with dropout's mask. The
- * gradient of a hidden score is 0. So is its α, but not if the query sees no key, which only a mask
- * can cause: then α is NaN. */
+ * gradient of a hidden score is 0. Its α is also 0, except for a query that sees no key, which only
+ * a mask can cause: then α is NaN. */
 static fx_array *score_gradient(const attention *a, fx_array *gy, fx_array *alpha, int64_t from)
 {
     fx_array *d = dropped(a, fx_batched_mul(fx_permute(a->v, 1, 0, 2, 3), gy), from);

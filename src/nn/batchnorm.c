@@ -15,7 +15,7 @@
  * end, computes and commits them (after an error they are dropped), and they are not part of the
  * gradient. The second call in a training step starts from the values that the first one staged;
  * inference reads the handles. An empty batch has no statistics: it does not change the running
- * ones, and the gradients of γ and β are 0, as in PyTorch. A NaN would stay in them forever.
+ * ones, in which a NaN would stay forever, and the gradients of γ and β are 0, as in PyTorch.
  * Sources: Ioffe, Szegedy, 2015; Ulyanov et al., 2016.
  */
 #include "nn_layer.h"
@@ -52,7 +52,7 @@ static fx_array *shaped(fx_array *v, int64_t from, int64_t to, const fx_array *x
     return fxi_reshape(fx_slice(v, 0, from, to), fx_ndims(x), sizes);
 }
 
-/* A one-element vector of the type of x. It is joined to an array of a device, so it needs none. */
+/* A one-element vector of the type of x, on no device, so that it can be joined to any array. */
 static fx_array *number_like(const fx_array *x, double value)
 {
     return fx_full_dtype(fx_eltype(x), value, 1);

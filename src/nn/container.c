@@ -1,7 +1,8 @@
 /* container.c: construction of layers that contain other layers, driven by their tables.
  *
- * A layer can be anything callable: layers, the user's own types, function objects. A child that
- * cannot be called is refused when the container is built, because then its position is known.
+ * A child can be anything callable: a layer, an object of a program's own type, a function object.
+ * One that cannot be called is refused when the container is built, because then its position is
+ * known.
  */
 #include "check_arguments.h"
 #include "error.h"

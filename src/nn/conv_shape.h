@@ -43,8 +43,9 @@ typedef struct fxi_conv_members {
     {                                                                                              \
         &(l)->stride, &(l)->dilation, &(l)->pad, &(l)->weight, &(l)->bias                          \
     }
-/* Checks the options, expands stride, dilation and padding to one entry for each spatial axis, and
- * makes weight and bias. Completes the shape. False after a failure that it recorded. */
+/* Checks the options, expands stride and dilation to one number for each spatial axis and padding
+ * as fxi_spread_padding does, and makes weight and bias. Completes the shape. False after a failure
+ * that it recorded. */
 bool fxi_conv_build(const fx_type *type, fxi_conv_options *options, const fxi_conv_members *out);
 
 /* The rows of the options. GROUPS and LAST are further rows, or empty. */
@@ -72,7 +73,7 @@ bool fxi_conv_build(const fx_type *type, fxi_conv_options *options, const fxi_co
  * recorded. */
 bool fxi_conv_shape_complete(const fx_type *type, fxi_conv_shape *io);
 
-/* The reverse: kernel, in and out from the weight; false if there is none. */
+/* The reverse: kernel, in and out from the weight; false if it has fewer than 3 axes or is NULL. */
 bool fxi_conv_shape_recover(fxi_conv_shape *io);
 /* fxi_conv_shape_recover for the options of a layer. */
 bool fxi_conv_recover(bool transposed, int64_t groups, fx_array *weight, fx_dims *out_kernel,

@@ -27,7 +27,7 @@ static const double IMPOSSIBLE = -1e30;
 /* The labels of all sequences, and the arrays made of them. */
 typedef struct sequences {
     int64_t classes, times, count; /* count: sequences in the batch */
-    int64_t most, states;          /* labels of the longest sequence; states = 2·most + 1 */
+    int64_t most, states;          /* rows of the targets, padding included; states = 2·most + 1 */
     int64_t *labels;               /* most×count; −1 after the end of a shorter sequence */
     int64_t *index;    /* states×count: rows of log p, as a matrix of classes·count rows */
     float *skip, *end; /* states×count: 0 where s−2 → s, or ending in s, is possible */

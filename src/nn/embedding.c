@@ -1,9 +1,9 @@
 /* embedding.c: Embedding and EmbeddingBag, which look up columns of a matrix.
  *
  * Flux multiplies the result by 0 where the index is the padding; here it is replaced by 0, so that
- * NaN in that column does not spread. Either way its gradient is 0. The offsets of EmbeddingBag are
- * read when the layer is called, because Flux checks them then and the number of columns of every
- * bag follows from them.
+ * NaN in that column does not spread. Either way the gradient of the column is 0. The offsets of
+ * EmbeddingBag are read when the layer is called, because Flux checks them then and the number of
+ * columns of every bag follows from them.
  */
 #include "memory.h"
 #include "nn_layer.h"
@@ -122,6 +122,7 @@ static const struct reduction {
     {FX_MAXIMUM, fxi_maximum, FX_REDUCE_MAX},
     {FX_MINIMUM, fxi_minimum, FX_REDUCE_MIN},
 };
+static const char REDUCTIONS[] = "the reduction must be mean, sum, maximum or minimum";
 
 static const struct reduction *reduction_of(const fx_function *function)
 {
@@ -213,9 +214,11 @@ static void *bag_forward(void *self, int n, void *const *args)
     const fxi_inputs in = fxi_inputs_of(n, args);
     const struct reduction *reduction = reduction_of(l->reduction);
     FXI_SCOPE;
-    if ((in.n != 1 && in.n != 2) || !reduction)
+    if (in.n != 1 && in.n != 2)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "EmbeddingBag",
                                       "takes one input, or `data` and `at`, got %d", in.n));
+    if (!reduction)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "EmbeddingBag", "%s", REDUCTIONS));
     fx_array *x = fxi_weighted_input(self, 1, in.items, l->weight);
     fx_array *at = in.n == 1 ? x : fxi_weighted_input(self, 1, in.items + 1, l->weight);
     if (fx_is_error(x) || fx_is_error(at))
@@ -229,8 +232,7 @@ static bool bag_build(const fx_type *type, const void *options, void *self)
     const fx_embeddingbag_args *a = options;
     fx_embeddingbag_layer *l = self;
     if (!reduction_of(l->reduction))
-        return fxi_layer_fail(type, "the reduction must be mean, sum, maximum or minimum, got %s",
-                              l->reduction->name);
+        return fxi_layer_fail(type, "%s, got %s", REDUCTIONS, l->reduction->name);
     return table_fits(type, &l->weight, a->init, a->in, a->out);
 }
 

@@ -281,7 +281,7 @@ static int by_key(const void *a, const void *b)
     return x->key < y->key ? -1 : x->key > y->key ? 1 : (x->row > y->row) - (x->row < y->row);
 }
 
-/* Makes the `zeros` elements of a column with the smallest keys 0. */
+/* Sets the `zeros` elements of a column that have the smallest keys to 0. */
 static void make_sparse(double *column, const double *keys, int64_t rows, int64_t zeros,
                         keyed *order)
 {

@@ -15,7 +15,7 @@ typedef struct printing {
     const fx_layer *layer;
     const void *options, *defaults;
     fx_text *text;
-    bool first, keyword; /* nothing printed so far; no keyword printed so far */
+    bool first, first_keyword; /* nothing printed so far; no keyword printed so far */
 } printing;
 
 /* "(3, 3)", "(5,)" */
@@ -225,13 +225,13 @@ static void put_option(printing *p, const fx_layer_row *row)
         is_default(row, value, (const char *)p->defaults + row->option))
         return;
     if (!p->first)
-        fx_text_add(p->text, "%s ", p->layer->semicolon && keyword && p->keyword ? ";" : ",");
+        fx_text_add(p->text, "%s ", p->layer->semicolon && keyword && p->first_keyword ? ";" : ",");
     if (keyword)
         fx_text_add(p->text, spaced ? "%.*s = " : "%.*s=", (int)strcspn(row->names, " "),
                     row->names);
     put_value(p->text, row, value);
     p->first = false;
-    p->keyword = p->keyword && !keyword;
+    p->first_keyword = p->first_keyword && !keyword;
 }
 
 void fx_layer_describe(const void *self, fx_text *text)

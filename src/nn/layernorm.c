@@ -1,4 +1,5 @@
-/* layernorm.c: LayerNorm: normalises over the first axes of the given size, then computes γ·x + β.
+/* layernorm.c: LayerNorm: normalises over the first axes, which must have the layer's sizes, then
+ * computes γ·x + β.
  *
  * Flux changed the formula twice, and neither Flux's files nor PyTorch's states store which one
  * applies. So each layer records the version of its formula. Source: Ba et al., 2016.

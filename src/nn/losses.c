@@ -41,8 +41,8 @@ static const char *size_text(const fx_array *x, char text[SIZE_TEXT])
     return text;
 }
 
-/* What to pass instead of a target without axis 0, as PyTorch's losses take: class numbers, or one
- * number per observation. "" if the sizes differ in another way. */
+/* Writes what to pass if the target lacks axis 0, as the targets of PyTorch's losses do: class
+ * numbers, or one number per observation. Writes "" if the sizes differ in another way. */
 static const char *hint_for_target(const fx_array *pred, const fx_array *target, bool classes,
                                    char hint[SIZE_TEXT])
 {
@@ -335,9 +335,8 @@ static fx_array *focal(const terms *t)
     fx_array *p = fx_add(t->pred, t->eps), *rest = focus(t, p);
     return fx_neg(total(t, fx_mul(fx_mul(t->target, rest), fx_log(p))));
 }
-/* ŷ = 1 makes 1 − ŷ − ε negative, whose logarithm is NaN (Flux throws). Such a value is raised to
- * ε, as a constant: the gradient is that of 1 − ŷ − ε, because a certain and wrong prediction has
- * to learn most. */
+/* ŷ = 1 makes 1 − ŷ − ε negative, whose logarithm is NaN (Flux throws). Such a value is replaced by
+ * ε, but keeps the gradient of 1 − ŷ − ε: a certain and wrong prediction has to learn most. */
 static fx_array *binary_focal(const terms *t)
 {
     fx_array *yes = fx_add(t->pred, t->eps), *no = fx_sub(1, yes);

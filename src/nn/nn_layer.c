@@ -223,7 +223,7 @@ static bool sizes_overflow(const fx_type *type, int ndims, const int64_t *sizes)
                                               sizes_text(ndims, sizes, text));
 }
 
-/* Refuses an array. */
+/* Refuses a weight of wrong sizes: `given`, or the result of init if `given` is NULL. */
 static bool other_sizes(const fx_type *type, fx_array *given, int ndims, const int64_t *sizes)
 {
     char wanted[SUMMARY_TEXT], got[SUMMARY_TEXT];
@@ -316,8 +316,9 @@ bool fxi_spread_padding(const fx_type *type, const fx_dims *given, const fx_dims
                         const fx_dims *dilation, fx_dims *out)
 {
     const int64_t n = kernel->n;
-    if (given->n == -1) { /* Dumoulin, Visin, 2016: half of the kernel's extent on each side; an odd
-                             remainder before */
+    /* FX_SAME: (k − 1)·dilation elements, half on each side; of an odd number, one more before the
+     * input (Dumoulin, Visin, 2016). */
+    if (given->n == -1) {
         out->n = 2 * n;
         for (int64_t i = 0; i < n; i++) {
             int64_t total;

@@ -1,9 +1,9 @@
 /* nn_layer.h: functions that the built-in layers share. Internal to nn.
  *
- * A layer is one .c file: a forward function, a build function for what options do not define, and
- * the table of FX_LAYER_TYPE. A constructor that fails returns the type's error object (static
- * storage). A forward function that gets it passes the error on, so a wrong model only affects its
- * own results.
+ * A layer is a forward function, a build function for checks and for members that no option sets,
+ * and the table of FX_LAYER_TYPE, in one .c file. A constructor that fails returns the type's error
+ * object (static storage). A forward function that gets it passes the error on, so a wrong model
+ * only affects its own results.
  */
 #ifndef CFLUX_NN_LAYER_H
 #define CFLUX_NN_LAYER_H

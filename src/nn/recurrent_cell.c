@@ -29,12 +29,12 @@ static fx_array *with_state(fx_array *p, fx_array *w, fx_array *h)
     return h ? fx_add(fx_matmul(w, h), p) : p;
 }
 
-static void rnn_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
+static void rnn_time_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
 {
     io->h = fxi_activate(l->act, with_state(p, l->wh, io->h));
 }
 
-static void lstm_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
+static void lstm_time_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
 {
     const int64_t n = fxi_cell_out(l);
     fx_array *g = with_state(p, l->wh, io->h);
@@ -52,7 +52,7 @@ static void gru_mix(fx_array *z, fx_array *candidate, fxi_states *io)
     io->h = io->h ? fx_add(h, fx_mul(z, io->h)) : h;
 }
 
-static void gru_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
+static void gru_time_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
 {
     const int64_t n = fxi_cell_out(l);
     fx_array *r = gates(p, n, 0, 1), *z = gates(p, n, 1, 2), *candidate = gates(p, n, 2, 3);
@@ -68,7 +68,7 @@ static void gru_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
     gru_mix(fx_sigmoid(z), fx_tanh(candidate), io);
 }
 
-static void gruv3_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
+static void gruv3_time_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
 {
     const int64_t n = fxi_cell_out(l);
     fx_array *rz = with_state(gates(p, n, 0, 2), l->wh, io->h), *candidate = gates(p, n, 2, 3);
@@ -80,10 +80,10 @@ static void gruv3_step(const fx_cell_layer *l, fx_array *p, fxi_states *io)
 }
 
 static const rule rules[] = {
-    {fxi_rnncell_type, 1, 1, rnn_step},
-    {fxi_lstmcell_type, 4, 4, lstm_step},
-    {fxi_grucell_type, 3, 3, gru_step},
-    {fxi_gruv3cell_type, 3, 2, gruv3_step},
+    {fxi_rnncell_type, 1, 1, rnn_time_step},
+    {fxi_lstmcell_type, 4, 4, lstm_time_step},
+    {fxi_grucell_type, 3, 3, gru_time_step},
+    {fxi_gruv3cell_type, 3, 2, gruv3_time_step},
 };
 
 static const rule *rule_of(const fx_type *type)

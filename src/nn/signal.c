@@ -6,9 +6,9 @@
  * gradient rule and no kernel on devices; a fast Fourier transform would need all three.
  *
  * The matrix of cosines is gathered from a table of n cosines, computed in double: element (k, j)
- * is entry jk mod n. So angles are exact for every n, and the table is the only data that moves to
- * the device. Frames are a gather with a matrix of positions, and adding frames up is the scatter
- * with the same matrix.
+ * is entry jk mod n. So angles are exact for every n. The table and the indices are computed on the
+ * host and copied to the device. Frames are a gather with a matrix of positions, and adding frames
+ * up is the scatter with the same matrix.
  */
 #include "nn_layer.h"
 
@@ -31,7 +31,7 @@ static fx_status check_floats(const char *op, const char *what, const fx_array *
                : fx_fail(FX_STATUS_DTYPE, op, "%s is %s, expected floats", what, fx_dtype_name(t));
 }
 
-/* c0 − c1·cos(2πi/m) + c2·cos(4πi/m) for i < n, in Float32. */
+/* c0 − c1·cos(2πi/m) + c2·cos(4πi/m) for i < n, in Float32; m = n if periodic, else n − 1. */
 static fx_array *vector_of(const char *op, int64_t n, bool periodic, const double cosines[3])
 {
     FXI_OPERATION(op);

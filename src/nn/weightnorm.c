@@ -1,4 +1,4 @@
-/* weightnorm.c: WeightNorm, which separates the length of a weight from its direction.
+/* weightnorm.c: WeightNorm, which separates the length g of a weight from its direction v.
  *
  * Every call makes a copy of the layer with the normalised weight, so any layer works, and
  * gradients flow to v and g. The name of the array is resolved when the layer is made; the struct
@@ -124,7 +124,7 @@ static bool weightnorm_build(const fx_type *type, const void *options, void *sel
     l->which = field->name;
     if (!axes_fit(type, &l->dims, v))
         return false;
-    /* An all-zero array is refused, because its norm is 0. Pending weights are evaluated for it. */
+    /* An all-zero array is refused, because its norm is 0. The check evaluates pending weights. */
     double all_zero;
     if (fx_item_get(fx_all(fx_eq(v, 0)), &all_zero) != FX_OK)
         return false;

@@ -2,7 +2,7 @@
  *
  * A word begins as the tokens of its bytes, a linked list. A queue holds its possible merges,
  * ordered by their rank, then by their position. An entry whose pair has changed in the meantime is
- * ignored. n bytes take O(n log n) time, because a text without blanks is a single word.
+ * ignored. So a word of n bytes takes O(n log n) time; a text without blanks is a single word.
  */
 #include "memory.h"
 #include "object_types.h"

@@ -38,8 +38,9 @@ int fxi_character_byte(uint32_t c)
     return c <= 0x120 ? (int)c - 0x100 : c == 0x143 ? 173 : (int)c - 0x121 + 127;
 }
 
-/* The bytes of the n bytes of characters at `name`, written to `out`, which has n bytes. A name
- * with another character counts as its own text. Returns their number. */
+/* Converts the characters of a name of n bytes to the bytes that they represent, and writes these
+ * to `out`, which has n bytes. A name with another character is copied unchanged. Returns the
+ * number of bytes. */
 static size_t bytes_of(const char *name, size_t n, unsigned char *out)
 {
     const unsigned char *s = (const unsigned char *)name;

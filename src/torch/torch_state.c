@@ -283,9 +283,9 @@ static fx_array *own_end(const fxi_entry *e, fx_array *x)
 
 /* ---- layers of one recurrent module ---- */
 
-/* The component of `own`'s paths below the first `n` bytes of `path` that has the recurrent layer
- * number `k`: "1" for "rnn." and k = 1 if the model has "rnn.0.weight_ih_l0" and
- * "rnn.1.weight_ih_l0". NULL if there are fewer layers. */
+/* The child that is recurrent layer number `k` of the module whose path is the first `n` bytes of
+ * `path`: "1" for "rnn." and k = 1 if the model has "rnn.0.weight_ih_l0" and "rnn.1.weight_ih_l0".
+ * NULL if there are fewer layers. */
 static const char *recurrent_layer(const fxi_entries *own, const char *path, size_t n, long k,
                                    size_t *length)
 {

@@ -56,7 +56,7 @@ static int by_part(const void *part, const void *column)
     return order ? order : -(name[p->n] != 0);
 }
 
-/* The column that the first n bytes of `wanted` name, or number from 1; −1 if there is none. */
+/* The column whose name, or number from 1, is the first n bytes of `wanted`; −1: none. */
 static int64_t find_column(const table_names *t, const char *wanted, size_t n)
 {
     char *end;

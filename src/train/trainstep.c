@@ -32,7 +32,8 @@ static fx_array *loss_in(void *outputs)
                                   "it"));
 }
 
-static fx_status step(void *model, void *state, fx_array *loss, void *outputs, void *gradient)
+static fx_status training_step(void *model, void *state, fx_array *loss, void *outputs,
+                               void *gradient)
 {
     if (fx_is_error(loss))
         return fx_array_status(loss);
@@ -74,7 +75,7 @@ static void *trainstep(fx_outputs_fn f, void *model, const fx_batch *batch, void
     double factor = fx_loss_scale(state); /* 0: the loss is not scaled */
     fx_array *scaled = factor > 0 && !fx_is_error(loss) ? fx_mul(loss, factor) : loss;
     void *gradient = fx_is_error(loss) ? (void *)loss : fxi_gradient(scaled, model);
-    const fx_status status = step(model, state, loss, outputs, gradient);
+    const fx_status status = training_step(model, state, loss, outputs, gradient);
     if (status != FX_OK)
         return fx_error_array(status);
     if (factor > 0 && with_gradient)

@@ -117,6 +117,10 @@ static void bags_refuse_what_flux_refuses(void **state)
             "EmbeddingBag: takes `data` and `at` as two vectors of integers");
     refused(fx_call(bag, data, data, data),
             "EmbeddingBag: takes one input, or `data` and `at`, got 3");
+    fx_embeddingbag_layer *changed = fx_embeddingbag(3, 2);
+    changed->reduction = FX_RELU;
+    refused(fx_call(changed, data),
+            "EmbeddingBag: the reduction must be mean, sum, maximum or minimum");
     refused(fx_embeddingbag(3, 2, FX_RELU),
             "EmbeddingBag: the reduction must be mean, sum, maximum or minimum, got relu");
 }
