@@ -246,8 +246,8 @@ FX_API int64_t fx_size(const fx_array *x, int axis);
 FX_API int64_t fx_length(const fx_array *x);  /* number of elements, 0 for an error array */
 FX_API fx_dtype fx_eltype(const fx_array *x); /* element type, FX_DTYPE_F32 for an error array */
 /* Device that holds or will compute the value. Values made only of numbers (fx_zeros, fx_rand, …)
- * belong to no device until they are combined with an array on a device. For these values, and for
- * error arrays, the result is the CPU. */
+ * belong to no device, and combine with arrays of any device. For these values the result is the
+ * device that has computed them, the CPU before; for error arrays it is the CPU. */
 FX_API fx_device *fx_array_device(const fx_array *x);
 FX_API bool fx_is_error(const void *object); /* true for an error object and for NULL */
 /* Status of the error in an error array, otherwise FX_OK. */

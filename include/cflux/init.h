@@ -47,7 +47,7 @@ FX_API fx_array *fxi_init(const fx_init_args *a);
 
 /* Stores fan_in and fan_out: (1, n) for a vector of n numbers, (in, out) for an out×in weight,
  * (Πk·in, Πk·out) for a kernel k…×in×out. Flux.nfan. FX_STATUS_ARGUMENT, and NaN, if ndims is
- * negative or `sizes` is NULL. */
+ * negative, or positive with `sizes` NULL. */
 FX_API void fx_nfan(int ndims, const int64_t *sizes, double *out_in, double *out_out);
 
 /* gain·Q with orthonormal columns, or orthonormal rows if there are fewer rows. The rows are all
