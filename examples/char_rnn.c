@@ -71,9 +71,9 @@ static void write_text(void *model, const alphabet *a, int length)
     void *state = fx_initialstates(lstm->cell);
     for (int i = 0; i < length; i++) {
         fx_array *x = fx_call(fx_child(model, 0), fx_from(FX_DTYPE_I64, &c, 1));
-        void *step = fx_call(lstm->cell, fx_vec(x), state);
-        state = fx_child(step, 1);
-        c = draw(fx_call(fx_child(model, 2), fx_child(step, 0)), a->size);
+        void *result = fx_call(lstm->cell, fx_vec(x), state);
+        state = fx_child(result, 1);
+        c = draw(fx_call(fx_child(model, 2), fx_child(result, 0)), a->size);
         putchar(a->byte[c]);
     }
     putchar('\n');

@@ -18,7 +18,7 @@ double seconds_now(void);
 long process_number(void);
 
 /* From now on the first SIGINT or SIGTERM is only noted, as a request to stop. The second ends the
- * program with the signal's default action. */
+ * program with the signal's default action (POSIX: the same signal within 0.25 s is ignored). */
 void interrupt_begin(void);
 /* The signal that arrived, 0 if none. */
 int interrupt_caught(void);
@@ -47,7 +47,7 @@ FILE *open_file(const char *path, const char *mode);
 /* The same as a descriptor that only reads, for gzdopen; −1 on failure. */
 int open_to_read(const char *path);
 /* A stream whose text is in memory. `to` is NULL if it cannot be opened. close_text returns the
- * text, for free; NULL if memory is exhausted or the stream was not opened. */
+ * text, which the caller frees; NULL if memory is exhausted or the stream was not opened. */
 typedef struct text_stream {
     FILE *to;
     char *text;
@@ -79,7 +79,7 @@ typedef struct program_watch {
     bool ended;   /* out: the program did not end by itself, and was ended */
 } program_watch;
 /* run_program(words, false) for a program that may hang: after the grace it gets SIGTERM, and
- * SIGKILL after another one. Windows ends it at once. */
+ * SIGKILL after the same time again. Windows ends it at once. */
 int run_watched(char **words, program_watch *watch);
 /* Starts a process that waits until this one ends, and calls `killed` with the signal if a signal
  * ended it. Signals that run_program passes on do not count. False: no process could be started.
