@@ -271,7 +271,7 @@ typedef struct line {
     int n;
 } line;
 
-static void say(line *l, const char *word)
+static void add_word(line *l, const char *word)
 {
     if (l->n < ARGUMENTS)
         l->words[l->n++] = (char *)(uintptr_t)word;
@@ -287,28 +287,28 @@ static const char *number_text(void)
 
 static void begin_line(line *l, int which, flavour is, const char *launcher)
 {
-    say(l, launcher);
-    say(l, "-n");
-    say(l, number_text());
+    add_word(l, launcher);
+    add_word(l, "-n");
+    add_word(l, number_text());
     if (is == SRUN) {
         const char *mpi = mpi_of_srun(launcher);
-        say(l, "--kill-on-bad-exit=1");
+        add_word(l, "--kill-on-bad-exit=1");
         if (mpi)
-            say(l, mpi);
+            add_word(l, mpi);
     }
     if (is == OPEN_MPI && !hosts)
-        say(l, "--oversubscribe");
+        add_word(l, "--oversubscribe");
     if (is == OPEN_MPI) { /* on other machines, mpirun sets only these variables */
-        say(l, "-x");
-        say(l, "CFLUX_RESTART");
+        add_word(l, "-x");
+        add_word(l, "CFLUX_RESTART");
         if (timeline) {
-            say(l, "-x");
-            say(l, "FX_TIMELINE");
+            add_word(l, "-x");
+            add_word(l, "FX_TIMELINE");
         }
     }
     if (hosts) {
-        say(l, is == MPICH ? "-hosts" : launchers[which].hosts);
-        say(l, hosts);
+        add_word(l, is == MPICH ? "-hosts" : launchers[which].hosts);
+        add_word(l, hosts);
     }
 }
 
@@ -334,10 +334,10 @@ static int once(int which, flavour is, const char *launcher, const char *own, in
 {
     line l = {.n = 0};
     begin_line(&l, which, is, launcher);
-    say(&l, own);
-    say(&l, "launch");
-    say(&l, "--each");
-    say(&l, "--");
+    add_word(&l, own);
+    add_word(&l, "launch");
+    add_word(&l, "--each");
+    add_word(&l, "--");
     char **all = calloc((size_t)(l.n + n) + 1, sizeof *all);
     if (!all)
         return fail_library(EXIT_FAILED);
