@@ -12,9 +12,9 @@
  *
  * Shapes and strides are parameters, so that few kernels serve all shapes: the text depends on the
  * program, the element types and how operands are walked. Groups are one-dimensional. Most have
- * FXI_GPU_GROUP work-items. Kernels for 16-bit floats may have groups of FXI_GPU_GROUP_LEAST, and
- * kernels whose text depends on limits->serial groups of one. docs/design/0014, 0035 and 0040 give
- * the reasons.
+ * FXI_GPU_GROUP work-items. Some kernels of matrix products, attention and convolution have fewer,
+ * and those of matrix products have one if limits->serial. docs/design/0014, 0035 and 0040 give the
+ * reasons.
  */
 #ifndef CFLUX_GPU_H
 #define CFLUX_GPU_H
@@ -23,8 +23,7 @@
 
 /* Work-items of a group. Nearly all kernels have one size, because PoCL compiles a kernel again for
  * each size, and the tiles of products and the trees of reductions are written for it. A device
- * with smaller groups is not used. On CUDA, some products of 16-bit floats and most kernels of
- * attention have groups of the least size. */
+ * with smaller groups is not used. On GPUs no group is smaller than the least size. */
 enum { FXI_GPU_GROUP = 256, FXI_GPU_GROUP_LEAST = 128 };
 
 typedef enum fxi_gpu_dialect {

@@ -22,28 +22,29 @@ _Static_assert(UINT64_C(1) << OFFSET_BITS == FXI_GPU_ADDRESS_BYTES, "the size of
 
 typedef struct entry {
     void *object;  /* atomic; NULL: not in use */
-    uint32_t next; /* the next free entry's number plus one; 0: none */
+    uint32_t next; /* the next free entry's number; 0: none */
 } entry;
 
 static struct {
     fxi_mutex lock;        /* held to allocate or free an entry */
     entry *blocks[BLOCKS]; /* atomic */
-    uint32_t used, free;   /* entries used so far; number of the first freed entry plus one, or 0 */
+    uint32_t used, free;   /* entries used so far; number of the latest freed one, or 0 */
 } table = {.lock = FXI_MUTEX_INIT};
 
-static entry *entry_at(uint64_t number)
+static entry *entry_of(uint64_t number)
 {
-    /* A number beyond the table comes from an address that is not ours. */
-    entry *block = number >> BLOCK_BITS < BLOCKS
-                       ? __atomic_load_n(&table.blocks[number >> BLOCK_BITS], __ATOMIC_ACQUIRE)
+    /* A number of 0 or beyond the table comes from an address that is not ours. */
+    const uint64_t at = number - 1;
+    entry *block = at >> BLOCK_BITS < BLOCKS
+                       ? __atomic_load_n(&table.blocks[at >> BLOCK_BITS], __ATOMIC_ACQUIRE)
                        : NULL;
-    return block ? &block[number & (BLOCK - 1)] : NULL;
+    return block ? &block[at & (BLOCK - 1)] : NULL;
 }
 
 void *fxi_gpu_address_find(const void *address, size_t *out_offset)
 {
-    const uint64_t a = (uint64_t)(uintptr_t)address, number = (a >> OFFSET_BITS) - 1;
-    const entry *s = entry_at(number);
+    const uint64_t a = (uint64_t)(uintptr_t)address;
+    const entry *s = entry_of(a >> OFFSET_BITS);
     /* The lower bits are the byte in the buffer, so cflux can add offsets to an address. */
     *out_offset = a & (FXI_GPU_ADDRESS_BYTES - 1);
     return s ? __atomic_load_n(&s->object, __ATOMIC_ACQUIRE) : NULL;
@@ -67,11 +68,11 @@ void *fxi_gpu_address_new(const fx_host *host, void *object)
     uint32_t number = table.free;
     /* Freed entries first: the table then grows only with the buffers that exist at once. */
     if (number)
-        table.free = entry_at(number - 1)->next;
+        table.free = entry_of(number)->next;
     else if ((table.used & (BLOCK - 1)) != 0 || add_block(host))
         number = ++table.used;
     if (number)
-        __atomic_store_n(&entry_at(number - 1)->object, object, __ATOMIC_RELEASE);
+        __atomic_store_n(&entry_of(number)->object, object, __ATOMIC_RELEASE);
     fxi_mutex_unlock(&table.lock);
     return (void *)(uintptr_t)((uint64_t)number << OFFSET_BITS);
 }
@@ -79,7 +80,7 @@ void *fxi_gpu_address_new(const fx_host *host, void *object)
 void *fxi_gpu_address_end(const void *address)
 {
     const uint32_t number = (uint32_t)((uint64_t)(uintptr_t)address >> OFFSET_BITS);
-    entry *s = number ? entry_at(number - 1) : NULL;
+    entry *s = entry_of(number);
     if (!s)
         return NULL;
     fxi_mutex_lock(&table.lock);

@@ -75,7 +75,7 @@ static plan plan_of(const fx_step *s)
     while (d->features < p.features || d->features < p.values || (one_cell && d->cells > 1))
         d++;
     p.its = *d;
-    /* The logarithms and sums of a tile's queries follow its tiles. */
+    /* A stage is a pair of tiles; those of queries have their logarithms and sums too. */
     const int64_t numbers = p.of_keys ? 2 * (int64_t)sizeof(float) * p.its.tile : 0;
     p.stage = tile_bytes(&p, p.features) + tile_bytes(&p, p.values) + numbers;
     p.groups = fxi_gpu_divide_up(p.of_keys ? a->keys : a->queries, d->group / 32 * d->cells * 16);
@@ -214,8 +214,8 @@ void fxi_gpu_attention(fxi_gpu_builder *b)
 
 /* Short sequences have few scores, and a group would compute tiles that are mostly empty. */
 enum { LEAST_LENGTH = 64 };
-/* Groups with the largest tiles ask for this much memory. Devices that have this memory also have
- * the instructions of the text: products of 16-bit floats, and asynchronous copies. */
+/* Devices whose groups can ask for this much memory have the instructions of the text: products of
+ * 16-bit floats, and asynchronous copies. The groups here ask for at most 68 KiB. */
 enum { ASKED = 97 << 10 };
 
 static bool fits(int64_t features)

@@ -159,7 +159,7 @@ static inline void fxi_gpu_begin(fxi_gpu_builder *b, bool wide)
     fxi_gpu_begin_groups(b, wide, FXI_GPU_GROUP);
 }
 /* fxi_gpu_begin_groups, and each launch asks for `asked_memory` bytes of local memory
- * (FX_LOCAL_ASKED). A unit then runs one group, whose work-items have all of its registers. */
+ * (FX_LOCAL_ASKED). A work-item may then have more registers, as if its group had a unit alone. */
 void fxi_gpu_begin_large_groups(fxi_gpu_builder *b, bool wide, int group, int asked_memory);
 /* Sets the value of the placeholder @name@ until it is set again or the next fxi_gpu_begin. The
  * string is not copied. */

@@ -23,9 +23,9 @@
  * work space, and a second kernel adds them, always in the same order: no atomics, and the same
  * bits in every run.
  *
- * Convolutions with many channels are computed by tiles (conv_tiles.cl, gpu_conv_tile.c), as
- * products of matrices are, with the same parameters. WEIGHT multiplies the padding there, and is
- * repaired if gy is infinite somewhere (gpu_repair.c).
+ * Convolutions that are faster by tiles (gpu_conv_tile.c) are computed as products of matrices are
+ * (conv_tiles.cl), with the same parameters. WEIGHT multiplies the padding there, and is repaired
+ * if gy is infinite somewhere (gpu_repair.c).
  *
  * In the padding the source counts as 0, so an infinite weight gives NaN there. WEIGHT leaves these
  * terms out, because its factor is gy: gradients become infinite or NaN more often than weights.
@@ -45,15 +45,15 @@ static const char *const axis_names[] = {AXIS_PARAMS(NAME)}, *const names[] = {P
 
 /* How a tile's text packs a position into a word (conv_tiles.cl): with fields of `bits` bits. */
 static const struct {
-    const char *place, *inside;
+    const char *word, *inside;
     int bits;
-} places[] = {{"(fx_u32)(a)", "0x80000000", 32},
-              {"(fx_u32)(a) + (fx_u32)(b) * 0x10000u", "0x80008000", 16},
-              {"(fx_u32)(a) + (fx_u32)(b) * 0x400u + (fx_u32)(c) * 0x100000u", "0x20080200", 10}};
+} packings[] = {{"(fx_u32)(a)", "0x80000000", 32},
+                {"(fx_u32)(a) + (fx_u32)(b) * 0x10000u", "0x80008000", 16},
+                {"(fx_u32)(a) + (fx_u32)(b) * 0x400u + (fx_u32)(c) * 0x100000u", "0x20080200", 10}};
 
 int64_t fxi_gpu_conv_far(int axes)
 {
-    return (int64_t)1 << (places[axes - 1].bits - 2);
+    return (int64_t)1 << (packings[axes - 1].bits - 2);
 }
 
 static void set_tile(fxi_gpu_builder *b, const contraction *c)
@@ -63,8 +63,8 @@ static void set_tile(fxi_gpu_builder *b, const contraction *c)
     fxi_gpu_set_number(b, "rn", c->tile->rn);
     fxi_gpu_set_number(b, "depth", FXI_GPU_CONV_TILE_DEPTH);
     fxi_gpu_set_number(b, "by_rows", c->by_rows);
-    fxi_gpu_set(b, "place", places[c->axes - 1].place);
-    fxi_gpu_set(b, "inside", places[c->axes - 1].inside);
+    fxi_gpu_set(b, "packed", packings[c->axes - 1].word);
+    fxi_gpu_set(b, "inside", packings[c->axes - 1].inside);
     fxi_gpu_set_number(b, "far", fxi_gpu_conv_far(c->axes));
 }
 
@@ -149,8 +149,6 @@ static void say_phases(fxi_gpu_builder *b, const char *phase, const char *param,
         fxi_gpu_say(b, " + %s%d * %s(%d)", phase, d, param, d);
 }
 
-/* ---- the step -------------------------------------------------------------------------------- */
-
 /* Each sum is a variable with a name of its own, so that it is a register. An array might be in
  * memory. */
 static void say_row_out(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f,
@@ -218,6 +216,8 @@ static void say_tiles(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_fi
         fxi_gpu_finish_say(b, f, "total", PARAM_COUNT);
     fxi_gpu_say_part(b, text);
 }
+
+/* ---- the step -------------------------------------------------------------------------------- */
 
 /* Adds the product: into the output, or as slices of sums into work space. */
 static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const fxi_gpu_finish *f,

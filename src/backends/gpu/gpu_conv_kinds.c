@@ -12,7 +12,7 @@ static int64_t *on_axis(contraction *c, int param, int d)
 
 /* ---- the three kinds ------------------------------------------------------------------------- */
 
-/* Sizes of the x side, the kernel and the y side; missing spatial axes are 1. */
+/* Sizes of x or its gradient, the weights, and y or its gradient; missing axes have size 1. */
 typedef struct geometry {
     int64_t x[3], k[3], y[3], stride[3], before[3], dilation[3];
     int64_t xs, taps, ys; /* products of the sizes */
@@ -220,10 +220,10 @@ static int64_t tiles_of(contraction *c)
     return tiles * c->v[ROW_TILES] * c->v[COLUMN_TILES];
 }
 
-/* Chooses the tile. A work-item computes several rows if enough tiles remain to keep the device
- * busy, because it reads a factor once for all of its rows. On a CPU one row is as fast: the rows
- * of a group are vectors. */
-static void choose_tile(contraction *c, const fxi_gpu_limits *limits)
+/* Chooses the rows and columns of a work-item that has no tile (conv.cl). A work-item computes
+ * several rows if enough tiles remain to keep the device busy, because it reads a factor once for
+ * all of its rows. On a CPU one row is as fast: the rows of a group are vectors. */
+static void choose_rows(contraction *c, const fxi_gpu_limits *limits)
 {
     /* At least a warp, so that all work-items of a warp read the same factors. At least DEPTH,
      * because a work-item decodes at most one of the group's LANES·DEPTH terms. */
@@ -243,7 +243,7 @@ static void choose_tile(contraction *c, const fxi_gpu_limits *limits)
  * limit of work space. */
 static void cut(contraction *c, const fxi_gpu_limits *limits)
 {
-    choose_tile(c, limits);
+    choose_rows(c, limits);
     const int64_t tiles = tiles_of(c), want = 4 * (int64_t)limits->units,
                   most = SLICES_MOST / c->length / c->lanes;
     int64_t slices = tiles < want ? fxi_gpu_divide_up(want, tiles) : 1;

@@ -1,9 +1,9 @@
 /* gpu_conv_tile.c: chooses the tile and the slices of a convolution (conv_tiles.cl), from an
  * estimate of the time in multiply-add operations of one unit.
  *
- * A unit adds at its full rate with FULL work-items and no faster with more, so groups that do not
- * fit into whole waves leave units idle. Slices of the terms make more and shorter groups, but
- * their sums are written and read. */
+ * A unit adds at its full rate with FULL work-items and no faster with more, so units are idle at
+ * the end if the number of groups is not a multiple of those that run at the same time. Slices of
+ * the terms make more and shorter groups, but their sums are written and read. */
 #include "gpu_conv.h"
 
 #include <stdlib.h>

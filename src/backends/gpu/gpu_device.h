@@ -31,8 +31,8 @@ typedef struct fxi_gpu_failure {
 } fxi_gpu_failure;
 
 /* Functions that fail with a message write it to `text`. Functions named like members of fx_backend
- * do the same as those. None is called after the process has begun to end (gpu_gate.h); for a lost
- * device only `free`, `unmark`, `drop`, `available` and `submit` are. */
+ * do the same as those. Only `finish` is called after the process has begun to end (gpu_gate.h);
+ * for a lost device only `free`, `unmark`, `drop`, `available` and `submit` are. */
 typedef struct fxi_gpu_driver {
     const char *kind;        /* fx_kernel_key.backend: "opencl" */
     fxi_gpu_runtime runtime; /* FXI_GPU_RUNTIME(…); its host is set when the plugin is opened */

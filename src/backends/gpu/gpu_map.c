@@ -206,7 +206,7 @@ static void say_register(fxi_gpu_builder *b, const fxi_gpu_map *p, int k, const 
 
 enum { INDEX = 64 }; /* bytes of the text of an index */
 
-/* Appends the index of operand k of an element: that of the element, or an offset. */
+/* Returns the text of operand k's index: `own`, that of the element, or an offset. */
 static const char *index_of(const fxi_gpu_map *p, int k, const char *own, char text[INDEX])
 {
     const int q = p->pattern[k];
@@ -318,9 +318,9 @@ static void say_results(fxi_gpu_builder *b, const fxi_gpu_map *p)
     }
 }
 
-/* Appends the conversion of pairs, or the declaration of the numbers. The numbers are an array of
- * their own because a pair is one word: both of its elements must be computed before it is made.
- * The loops are unrolled, so the arrays are registers.
+/* For outputs of BFloat16: declares their Float32 numbers, or converts these in pairs. The numbers
+ * are an array of their own because a pair is one word: both of its elements must be computed
+ * before it is made. The loops are unrolled, so the arrays are registers.
  */
 static void say_pairs(fxi_gpu_builder *b, const fxi_gpu_map *p, bool convert)
 {
@@ -579,7 +579,7 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
 }
 
 /* ---- generators ------------------------------------------------------------------------------ */
-/* Element i of the index along an axis is i / inner mod size. */
+/* Element i is i / inner mod size: its index along the axis, below which are `inner` elements. */
 static void iota(fxi_gpu_builder *b, int64_t n)
 {
     const fx_tensor *t = &b->step->out;

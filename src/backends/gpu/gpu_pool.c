@@ -26,7 +26,7 @@ enum { AXIS_PARAMS(NUMBER) AXIS_PARAM_COUNT };
 static const int divisors[] = {XS, YS, STRIDE, DILATION};
 enum {
     DIVISOR_COUNT = sizeof divisors / sizeof *divisors,
-    DIVISORS = 1 + 3 * AXIS_PARAM_COUNT, /* after the number of work-items */
+    DIVISORS = 1 + 3 * AXIS_PARAM_COUNT, /* after LENGTH and the axes' numbers */
     PARAM_COUNT = DIVISORS + 9 * DIVISOR_COUNT
 };
 /* Of a small window: the most taps, which a byte can count, and the most comparisons of a pack with
@@ -122,8 +122,8 @@ static pooling pooling_of(const fxi_gpu_builder *b)
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* A kernel over taps or windows. Buffers: `from` is read, `to` is the output, `also` is another
- * input that some kernels have. */
+/* A kernel over windows or positions of x. Buffers: `from` is read, `to` is the output, `also` is
+ * another input that some kernels have. */
 typedef struct kernel {
     const char *name;
     bool positions; /* over positions of x, else over windows */
@@ -132,7 +132,7 @@ typedef struct kernel {
     bool notes; /* `to` is work space and gets the index of the maximum's tap; none: −1, or 255
                    in a byte */
     bool also;  /* reads another operand too (over windows), or those notes (over positions) */
-    const char *text; /* the macros BEGIN, EACH and END */
+    const char *text; /* its macros (pool.cl) */
 } kernel;
 enum { TAP_OF_MAX = FX_POOL_MAX_PICK + 1, MAX_GRAD_OF_TILES };
 

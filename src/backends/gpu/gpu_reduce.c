@@ -21,7 +21,7 @@
 enum {
     SEGMENTS = 16, /* reductions of a launch without a table, at most */
     OPERANDS = 32,
-    TEAMS = 16,      /* neighbouring lanes of different results that a group has, at least */
+    TEAMS = 16,      /* neighbouring lanes that have different results, at least */
     SMALL = 1 << 21, /* elements: a GPU reads them in the time of a launch */
     TERMS = 16,      /* terms of a lane, before the terms of a result are divided further */
     PIECES = 1024,   /* of a result, at most: each lane of the second kernel then joins four */
@@ -530,8 +530,9 @@ void fxi_gpu_reductions(fxi_gpu_builder *b)
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
-/* A scatter as a reduction. The axes of the layout are the output's, then those of idx, or by
- * element its axis only: an element of the output takes the terms whose index is its own. */
+/* A scatter as a reduction. The axes of the layout are the output's, then those of idx (only
+ * `axis`, if idx has an index for each element): an element of the output takes the terms whose
+ * index is its own. */
 void fxi_gpu_scatter_by_output(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;

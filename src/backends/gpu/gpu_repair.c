@@ -1,13 +1,13 @@
-/* gpu_repair.c: the gradient of a convolution's weights by a library that multiplies the padding.
+/* gpu_repair.c: the gradient of a convolution's weights after the padding was multiplied.
  *
  * The interface of backends promises that terms whose x is in the padding add nothing to the
- * gradient of the weights. A library that multiplies the padding's zeros by gy breaks this promise
- * if gy is infinite or NaN. So one kernel looks for such numbers, in gy or in the library's result,
- * whichever is smaller. The result shows them too: each weight that has a term with such a number
- * of gy becomes infinite or NaN, even if the term's x is in the padding. If there are any, a second
- * kernel computes all weights again: slowly, but then training has failed already. (Finite terms
- * may add up to an infinite weight. Then the second kernel computes the same.) Otherwise the groups
- * of the second kernel end at once. The host does not wait.
+ * gradient of the weights. A library, or a tile of gpu_conv.c, that multiplies the padding's zeros
+ * by gy breaks this promise if gy is infinite or NaN. So one kernel looks for such numbers, in gy
+ * or in the result, whichever is smaller. The result shows them too: each weight that has a term
+ * with such a number of gy becomes infinite or NaN, even if the term's x is in the padding. If
+ * there are any, a second kernel computes all weights again: slowly, but then training has failed
+ * already. (Finite terms may add up to an infinite weight. Then the second kernel computes the
+ * same.) Otherwise the groups of the second kernel end at once. The host does not wait.
  */
 #include "gpu_text.h"
 

@@ -1,6 +1,6 @@
-/* gpu_reverse.c: reverses the kernels of a convolution, for a library that computes
- * cross-correlations only. The spatial axes are the first ones, so a kernel that is reversed along
- * all of them is a window of neighbouring elements in the opposite order.
+/* gpu_reverse.c: reverses the windows of a convolution's weights, for a library that computes
+ * cross-correlations only. The spatial axes are the first ones, so a window that is reversed along
+ * all of them has its neighbouring elements in the opposite order.
  */
 #include "gpu_text.h"
 

@@ -32,8 +32,8 @@ static int32_t leaf_of(const fx_plan *plan, int32_t v, void *const *values)
     return FIXED;
 }
 
-/* A result that is not written here was computed by another part of the plan, so it is only copied
- * in. */
+/* A result that is not written here was computed by another part of the larger plan
+ * (fxi_gpu_use), so it is only copied in. */
 static void add_region(fxi_gpu_stage *s, const fx_plan *plan, int32_t v, int64_t *bytes)
 {
     const fx_plan_value *value = &plan->values[v];

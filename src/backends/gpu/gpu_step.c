@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* By class; NULL for classes without kernels: leaves, transfers, custom steps, which cflux runs
- * itself, and collective steps, which cflux runs if NCCL does not. */
+ * itself, and collective steps, which cflux runs if the transport does not. */
 static void (*const kinds[])(fxi_gpu_builder *b) = {
     [FX_CLASS_ELEMENTWISE] = fxi_gpu_elementwise,
     [FX_CLASS_GENERATOR] = fxi_gpu_generate,
@@ -260,7 +260,7 @@ static void build(fxi_gpu_builder *b)
     const fx_step *s = b->step;
     if (has_f64(s) && !b->limits->f64)
         fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s has no Float64", b->device->name);
-    /* If the vendor library can compute the step, it does. */
+    /* The vendor library first: it may also leave the step to the kernels. */
     else if (b->runtime->library && b->runtime->library(b))
         return;
     else if (s->cls >= sizeof kinds / sizeof *kinds || !kinds[s->cls])
@@ -619,8 +619,8 @@ static bool time_round(const fxi_gpu_runtime *runtime, fx_device *device, int32_
     return ok && r->ways.trial->stop(device, out_seconds) == 0;
 }
 
-/* The time of a round in seconds; less than 0 if the device failed or the way is left out. Adds
- * what all rounds take to *spent. */
+/* The time of the fastest round in seconds; less than 0 if the device failed or the way is left
+ * out. Adds what all rounds take to *spent. */
 static double time_runs(const fxi_gpu_runtime *runtime, fx_device *device, int32_t way,
                         run_buffers *p, double *spent, fx_status *out_status)
 {

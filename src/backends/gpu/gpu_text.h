@@ -133,8 +133,9 @@ int64_t fxi_gpu_densify(fxi_gpu_builder *b, int k);
 /* ---- indices (gpu_gather.c) ------------------------------------------------------------------ */
 /* Adds a launch that checks the indices (operand 1) for an axis of that size. */
 void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size);
-/* Makes a layout over x's axes with `axis` replaced by those of idx, or by element over the axes of
- * idx. Pattern 0: x without the axis; 1: idx. `shape` has the sizes of this space. */
+/* Makes a layout over x's axes with `axis` replaced by those of idx; over the axes of idx only, if
+ * it has an index for each element. Pattern 0: x without the axis; 1: idx. `shape` has the sizes of
+ * this space. */
 void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *shape, const fx_tensor *idx,
                           const fx_tensor *x, int axis);
 /* The number of the indices' pattern in the layout of fxi_gpu_index_layout. */
@@ -231,8 +232,8 @@ int64_t fxi_gpu_slices_work(fxi_gpu_builder *b, const fxi_gpu_slices *s);
 void fxi_gpu_slices_add(fxi_gpu_builder *b, const fxi_gpu_slices *s, const fxi_gpu_finish *f,
                         int64_t work);
 
-/* ---- after a library (gpu_repair.c) ---------------------------------------------------------- */
-/* For a gradient of weights with padding that a library computes: adds, after its call, kernels
+/* ---- after the padding was multiplied (gpu_repair.c) ----------------------------------------- */
+/* For a gradient of weights that was computed with the padding: adds, after its launches, kernels
  * that compute it again if gy (operand 1) has an infinite number or NaN. */
 void fxi_gpu_repair(fxi_gpu_builder *b);
 bool fxi_gpu_can_repair(const fx_step *s); /* false if gy has gaps */

@@ -16,7 +16,7 @@
 typedef struct decision decision;
 struct decision {
     decision *next;
-    int32_t way;
+    int32_t name; /* of the way */
     char key[];
 };
 /* Kept until the process ends: a program has few different convolutions and products with several
@@ -41,7 +41,7 @@ static decision *find(const char *key)
 }
 
 /* Returns whether this is the first decision for the key. */
-static bool keep(const fx_host *host, const char *key, int32_t way)
+static bool keep(const fx_host *host, const char *key, int32_t name)
 {
     const size_t size = strlen(key) + 1;
     /* One allocation for the decision and its key, which are never freed. */
@@ -50,7 +50,7 @@ static bool keep(const fx_host *host, const char *key, int32_t way)
     if (!d)
         return false;
     d->next = decisions;
-    d->way = way;
+    d->name = name;
     memcpy(d->key, key, size);
     decisions = d;
     return true;
@@ -58,52 +58,52 @@ static bool keep(const fx_host *host, const char *key, int32_t way)
 
 /* The cache has checked that the file is whole and has this key. The caller ignores numbers
  * other than the names of its ways. */
-static bool load(const fx_host *host, const char *key, int32_t *out_way)
+static bool load(const fx_host *host, const char *key, int32_t *out_name)
 {
     const fx_kernel_key whole = key_of(key);
     size_t size = 0;
     void *bytes = host->kernels_cached() ? host->kernel_load(&whole, &size) : NULL;
-    const bool found = bytes && size == sizeof *out_way;
+    const bool found = bytes && size == sizeof *out_name;
     if (found)
-        memcpy(out_way, bytes, sizeof *out_way);
+        memcpy(out_name, bytes, sizeof *out_name);
     host->free(bytes);
     return found;
 }
 
 /* A choice that was read from a file is kept in memory too, so that a process does not change from
  * one way to the other when another process replaces the file. */
-bool fxi_gpu_way_known(const fx_host *host, const char *key, int32_t *out_way)
+bool fxi_gpu_way_known(const fx_host *host, const char *key, int32_t *out_name)
 {
     fxi_mutex_lock(&lock);
     const decision *d = find(key);
     bool known = d != NULL;
     if (d)
-        *out_way = d->way;
-    else if ((known = load(host, key, out_way)))
-        keep(host, key, *out_way);
+        *out_name = d->name;
+    else if ((known = load(host, key, out_name)))
+        keep(host, key, *out_name);
     fxi_mutex_unlock(&lock);
     return known;
 }
 
 /* The first decision of a process stays: plans that ran with it must keep their bits. Two devices
  * of one kind may measure at the same time. */
-void fxi_gpu_way_remember(const fx_host *host, const char *key, int32_t way)
+void fxi_gpu_way_remember(const fx_host *host, const char *key, int32_t name)
 {
     const fx_kernel_key whole = key_of(key);
     fxi_mutex_lock(&lock);
-    if (keep(host, key, way) && host->kernels_cached())
-        host->kernel_store(&whole, &way, sizeof way);
+    if (keep(host, key, name) && host->kernels_cached())
+        host->kernel_store(&whole, &name, sizeof name);
     fxi_mutex_unlock(&lock);
 }
 
 /* Only in memory: on disk the decision stays, as the next process may be able to compile. */
-bool fxi_gpu_way_change(const fx_host *host, const char *key, int32_t way)
+bool fxi_gpu_way_change(const fx_host *host, const char *key, int32_t name)
 {
     fxi_mutex_lock(&lock);
     decision *d = find(key);
     if (d)
-        d->way = way;
-    const bool changed = d || keep(host, key, way);
+        d->name = name;
+    const bool changed = d || keep(host, key, name);
     fxi_mutex_unlock(&lock);
     return changed;
 }

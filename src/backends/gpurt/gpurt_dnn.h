@@ -13,7 +13,8 @@
 
 /* Adds the call of a convolution, as `library` of the runtime does (gpu.h). */
 bool fxi_rt_dnn_step(fxi_gpu_builder *b);
-/* For fx_functional: NULL if `name` is not a name of the library, "" if the library works. */
+/* For fx_functional: NULL if `name` is not a name of the library, "" if the library works,
+ * otherwise why not. */
 const char *fxi_rt_dnn_part(const char *name);
 
 /* ---- for the two libraries ------------------------------------------------------------------- */
@@ -51,8 +52,8 @@ typedef struct fxi_rt_conv_at {
 /* The functions return the library's errors. */
 typedef struct fxi_rt_dnn_calls {
     fxi_rt_library *library;
-    /* The library computes cross-correlations only, so the kernel of a convolution is copied in
-     * reverse. */
+    /* The library computes cross-correlations only, so the weights are copied in reverse
+     * (fxi_gpu_reverse). */
     bool needs_flip;
     bool needs_dense; /* it takes dense operands only */
     /* The library's version, a part of the keys of decisions (fxi_gpu_compare). NULL: unknown. */

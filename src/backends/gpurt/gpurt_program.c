@@ -167,7 +167,7 @@ void *fxi_rt_load(fxi_gpu_device *device, const void *bytes, size_t size)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Kernels have groups of a fixed size (gpu.h), for which a device may have too few registers. The
+/* Each kernel has groups of one size (gpu.h), for which a device may have too few registers. The
  * driver answers at most with the size that the kernel declares, which is FXI_GPU_GROUP_LEAST or
  * more, so only a smaller answer means that the kernel does not fit. Without an answer the kernel
  * counts as fitting. */
@@ -180,7 +180,7 @@ static bool fits(const fxi_rt_device *d, fxi_rt_function f, const char *name, ch
         items >= FXI_GPU_GROUP_LEAST)
         return true;
     snprintf(text, size,
-             "%s (%s) runs %s in groups of at most %d work-items, but the kernel needs %d",
+             "%s (%s) runs %s in groups of at most %d work-items, but the kernel needs at least %d",
              d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP_LEAST);
     return false;
 }

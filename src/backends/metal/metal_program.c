@@ -80,7 +80,7 @@ void *fxi_metal_load(fxi_gpu_device *device, const void *bytes, size_t size)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Can the device run the kernel? Groups have a fixed size (gpu.h), for which a kernel may need too
+/* Can the device run the kernel? Its groups have one size (gpu.h), for which a kernel may need too
  * many registers or too much memory, and the exchange of values within a warp assumes its width. */
 static bool fits(const fxi_gpu_device *d, fxi_id pipeline, const char *name, char *text,
                  size_t size)

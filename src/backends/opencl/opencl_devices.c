@@ -99,7 +99,7 @@ static const char *unfit(const fxi_opencl_device *d)
     /* Kernels are compiled on the machine where the program runs. */
     if (!device_number(d->id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)))
         return "it has no compiler";
-    /* Kernels have groups of a fixed size (gpu.h). */
+    /* Most kernels have groups of this size (gpu.h). */
     if (largest_group(d->id) < FXI_GPU_GROUP) {
         snprintf(reason, sizeof reason, "its work-groups have at most %lld work-items, not %d",
                  (long long)largest_group(d->id), (int)FXI_GPU_GROUP);

@@ -121,7 +121,7 @@ void *fxi_opencl_binary(fxi_gpu_device *device, void *program, size_t *out_size)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Can the device run the kernel? The kernels' groups have a fixed size (gpu.h), for which a
+/* Can the device run the kernel? Each kernel has groups of one size (gpu.h), for which a
  * device may lack registers or local memory. If the driver gives no answer, the kernel is
  * assumed to fit. */
 static bool fits(const fxi_opencl_device *d, cl_kernel kernel, const char *name, char *text,

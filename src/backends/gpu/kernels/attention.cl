@@ -1,7 +1,7 @@
 // Attention and its gradients, one kernel for each result: see gpu_attention.c. A group computes
 // some rows of the result: of queries, or of keys for the gradient of k and v. It moves along the
 // other axis by TILE rows at a time, copies them into local memory while it computes with the
-// previous one (FX_ASYNC of matrix.cl), and keeps its own rows and its sums in registers.
+// previous ones (FX_ASYNC of matrix.cl), and keeps its own rows and its sums in registers.
 //// attention_functions
 #ifdef __CUDA_ARCH__
 FX_FN fx_f32 fx_exp2(fx_f32 x)
@@ -60,12 +60,12 @@ FX_FN fx_f32 fx_larger(fx_f32 x, fx_f32 y) { return x > y ? x : y; }
     if (x##_c < n && x##_r < TILE) \
         FX_UNROLL for (fx_u32 w = 0; w < (TILE * UNITS(n) + FX_GROUP - 1) / FX_GROUP; w++) { \
             const fx_u32 down = w * (FX_GROUP / UNITS(n)); \
-            const fx_u32 place = (start) + (x##_r + down) * STRIDE(n) + x##_c * 2; \
+            const fx_u32 offset = (start) + (x##_r + down) * STRIDE(n) + x##_c * 2; \
             const FX_GLOBAL fx_u16 *unit = x + x##_at + (fx_int)down * (stride); \
             const fx_i32 inside = (fx_int)x##_c < used && (fx_int)(x##_r + down) < most - (first); \
-            if (FX_ADDRESS(x) % 16 == 0) fx_async(near + place, unit, inside ? 16u : 0u); \
+            if (FX_ADDRESS(x) % 16 == 0) fx_async(near + offset, unit, inside ? 16u : 0u); \
             else FX_LOOP for (fx_u32 j = 0; j < 8; j++) \
-                ((FX_SHARED fx_u16 *)tiles)[place / 2 + j] = inside ? unit[j] : (fx_u16)0; } \
+                ((FX_SHARED fx_u16 *)tiles)[offset / 2 + j] = inside ? unit[j] : (fx_u16)0; } \
     x##_at += TILE * (stride);
 // Loads a warp's own rows as left sides of cells.
 #define OWN(part, x, first, most, n, used, stride) \

@@ -1,14 +1,14 @@
-// Convolution and its gradients with many channels, by tiles: see gpu_conv.c. The names of the
-// parameters are those of conv.cl.
+// Convolution and its gradients by tiles: see gpu_conv.c. The names of the parameters are those of
+// conv.cl.
 
 // A group computes a tile of BM rows and BN columns, BK terms in each round. Local memory holds the
 // factors of two rounds: the next ones are loaded while the products of the present ones are added.
 // A work-item has quads of rows and quads of columns, which it loads as vectors. PAD spreads what
 // neighbouring work-items write over the banks.
 //
-// A position in the source is one word with a field for each axis, PLACE, so that one addition and
-// one comparison test all axes: in PLACE(x) + INSIDE the upper bit of a field says that x is not
-// negative, and in PLACE(size - 1 - x) + INSIDE that it is below the size. Fields are large enough
+// A position in the source is one word with a field for each axis, PACKED, so that one addition and
+// one comparison test all axes: in PACKED(x) + INSIDE the upper bit of a field says that x is not
+// negative, and in PACKED(size - 1 - x) + INSIDE that it is below the size. Fields are large enough
 // for the sum of two positions below FAR. A row or term that does not exist is FAR outside.
 //// conv_tiles
 @parameters@
@@ -22,7 +22,7 @@
 #define PAD 4
 #define VALUE @value@
 #define LOAD(x, i) FX_LOAD_@name@(x, i)
-#define PLACE(a, b, c) (@place@)
+#define PACKED(a, b, c) (@packed@)
 #define INSIDE @inside@u
 #define FAR @far@u
 // Neighbouring work-items load neighbouring rows of one term, or neighbouring terms of one row.
@@ -53,7 +53,7 @@ FX_USE(2, @out@, y)
     const fx_int first = slice * LENGTH, end = terms - first < LENGTH ? terms : first + LENGTH;
     const fx_int to = rest * OUT_GROUP + slice * OUT_SLICE@phases@;
     const fx_int o = OTHER_START + rest * OTHER_GROUP + left * OTHER_COLUMN@taps@;
-    const fx_u32 sizes = INSIDE + INSIDE + PLACE(SIZE(0) - 1, SIZE(1) - 1, SIZE(2) - 1);
+    const fx_u32 sizes = INSIDE + INSIDE + PACKED(SIZE(0) - 1, SIZE(1) - 1, SIZE(2) - 1);
 
 // The digits of a number below the product of four sizes.
 #define DIGITS(i, n, s0, s1, s2) \
@@ -66,7 +66,7 @@ FX_USE(2, @out@, y)
     const fx_int k = (from) + FX_ITEM, e = (part) + FX_ITEM; \
     DIGITS(k, k < end ? k : 0, taps0, taps1, taps2) \
     const fx_int d0 = k0 * TERM_DISTANCE(0), d1 = k1 * TERM_DISTANCE(1), d2 = k2 * TERM_DISTANCE(2); \
-    term_at[2 * e] = INSIDE + (k < end ? PLACE(d0, d1, d2) : 0u - FAR); \
+    term_at[2 * e] = INSIDE + (k < end ? PACKED(d0, d1, d2) : 0u - FAR); \
     term_at[2 * e + 1] = (fx_u32)(d0 + SIZE(0) * (d1 + SIZE(1) * d2) + k3 * SOURCE_TERM); \
     other_at[e] = k < end ? o + k0 * OTHER(0) + k1 * OTHER(1) + k2 * OTHER(2) + k3 * OTHER_TERM : -1; }
 
@@ -81,7 +81,7 @@ FX_USE(2, @out@, y)
         DIGITS(m, m < rows ? m : 0, rows0, rows1, rows2)
         const fx_int p0 = from0 + m0 * ROW_DISTANCE(0), p1 = from1 + m1 * ROW_DISTANCE(1),
             p2 = from2 + m2 * ROW_DISTANCE(2);
-        row_at[q] = m < rows ? PLACE(p0, p1, p2) : 0u - FAR;
+        row_at[q] = m < rows ? PACKED(p0, p1, p2) : 0u - FAR;
         row_from[q] = p0 + SIZE(0) * (p1 + SIZE(1) * p2) + m3 * SOURCE_ROW + rest * SOURCE_GROUP;
     }
     VALUE next_a[A_EACH], next_b[B_EACH];

@@ -24,8 +24,9 @@ typedef uint4 fx_v16; typedef uint2 fx_v8;
 #ifndef FX_LOCAL_ASKED
 #define FX_LOCAL_ASKED(T, s, n) extern __shared__ __attribute__((aligned(@vector@))) T s[]
 #endif
-// Two groups share a unit, so a work-item has at most 128 registers. One group has the unit alone
-// with 64-bit indices, whose registers would spill, and if it asks for local memory (FX_ALONE).
+// Two groups can share a unit, so a work-item in a group of 256 has at most 128 registers. It may
+// have twice as many with 64-bit indices, whose registers would spill, and in a group that asks for
+// local memory (FX_ALONE).
 #if defined FX_WIDE || defined FX_ALONE
 #define FX_TOGETHER 1
 #else

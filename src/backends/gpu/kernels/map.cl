@@ -136,7 +136,7 @@ if (i >= length) return;
 const fx_int left = length - i;
 @program@
 
-// Element i of the output is its index along the axis: i / inner mod size.
+// Element i is its index along the axis: i / (the product of the sizes before the axis) mod size.
 //// iota
 FX_USE(0, @stored@, y)
 for (fx_int each = 0; each < @each@; each++) {

@@ -25,13 +25,13 @@
 #define START(x, o, first, rows, row_stride, k_stride) \
     const fx_i32 x##_whole = k_stride == 1 && row_stride % 8 == 0 && FX_ADDRESS(x + o) % 16 == 0; \
     FX_PACK(fx_u16, 8, fx_v16, 1) next_##x[(UNITS(rows) + FX_GROUP - 1) / FX_GROUP];
-#define PLACE(rows, k_stride) \
+#define UNIT(rows, k_stride) \
     const fx_int e = q * FX_GROUP + FX_ITEM; \
     const fx_int r = k_stride == 1 ? e / (DEPTH / 8) : e % rows; \
     const fx_int k = (k_stride == 1 ? e % (DEPTH / 8) : e / rows) * 8;
 #define FETCH(x, o, first, rows, most, row_stride, k_stride) \
     FX_UNROLL for (fx_int q = 0; q < (UNITS(rows) + FX_GROUP - 1) / FX_GROUP; q++) { \
-        PLACE(rows, k_stride) \
+        UNIT(rows, k_stride) \
         const fx_int left = e < UNITS(rows) && first + r < most ? to - at - k : 0; \
         const fx_int i = o + (first + r) * row_stride + (at + k) * k_stride; \
         if (x##_whole && left >= 8) next_##x[q].v[0] = *(const FX_GLOBAL fx_v16 *)(x + i); \
@@ -39,7 +39,7 @@
             next_##x[q].e[j] = j < left ? x[i + j * k_stride] : (fx_u16)0; }
 #define PUT(s, x, rows, k_stride) \
     FX_UNROLL for (fx_int q = 0; q < (UNITS(rows) + FX_GROUP - 1) / FX_GROUP; q++) { \
-        PLACE(rows, k_stride) \
+        UNIT(rows, k_stride) \
         if (e < UNITS(rows)) *(FX_SHARED fx_v16 *)(s + r * WORDS + k / 2) = next_##x[q].v[0]; }
     FX_LOCAL(fx_u32, as, BM * WORDS);
     FX_LOCAL(fx_u32, bs, BN * WORDS);
@@ -94,7 +94,7 @@
 #undef WORDS
 #undef UNITS
 #undef START
-#undef PLACE
+#undef UNIT
 #undef FETCH
 #undef PUT
 #else
@@ -127,7 +127,7 @@
 // The first row and term of a unit, its position in local memory, and the number of units.
 #define UNIT_ROW(across, rows, u) (across ? (u) % (rows / 8) * 8 : (u) / (DEPTH / 8))
 #define UNIT_TERM(across, rows, u) (across ? (u) / (rows / 8) : (u) % (DEPTH / 8) * 8)
-#define PLACE(across, rows, r, k) (across ? (k) * (rows * 2) + ((r) / 8 ^ (k) % 8) * 16 : \
+#define OFFSET(across, rows, r, k) (across ? (k) * (rows * 2) + ((r) / 8 ^ (k) % 8) * 16 : \
     (r) * (DEPTH * 2) + ((k) / 8 ^ (r) / 2 % 4) * 16)
 #define UNITS(rows) ((rows) * DEPTH / 8)
 // A work-item copies every FX_GROUP-th unit: START computes the first one and the distance.
@@ -138,7 +138,7 @@
     const fx_u32 x##_dr = across ? 0 : FX_GROUP * 8 / DEPTH, \
         x##_dk = across ? FX_GROUP * 8 / rows : 0; \
     const fx_int x##_far = across ? (fx_int)x##_dk * k_stride : (fx_int)x##_dr * row_stride; \
-    const fx_u32 x##_place = PLACE(across, rows, x##_r, x##_k); \
+    const fx_u32 x##_offset = OFFSET(across, rows, x##_r, x##_k); \
     fx_int x##_at = o + (first + (fx_int)x##_r) * row_stride + (from + (fx_int)x##_k) * k_stride;
 // The bytes of a unit that are inside the operand: those of its first `here` numbers, or none
 // unless `there`.
@@ -146,7 +146,7 @@
 #define FETCH(x, start, first, rows, most, across, row_stride, k_stride) \
     if (x##_whole && first + rows <= most && at + DEPTH <= to) \
         FX_UNROLL for (fx_u32 q = 0; q < UNITS(rows) / FX_GROUP; q++) \
-            fx_async(near + start + x##_place + q * (FX_GROUP * 16), \
+            fx_async(near + start + x##_offset + q * (FX_GROUP * 16), \
                 x + x##_at + (fx_int)q * x##_far, 16); \
     else FX_UNROLL for (fx_u32 q = 0; q < UNITS(rows) / FX_GROUP; q++) { \
         const fx_int r = most - first - (fx_int)(x##_r + q * x##_dr); \
@@ -154,12 +154,12 @@
         const fx_int i = x##_at + (fx_int)q * x##_far, here = across ? r : k; \
         const fx_i32 there = across ? k > 0 : r > 0; \
         if (x##_whole) \
-            fx_async(near + start + x##_place + q * (FX_GROUP * 16), x + i, INSIDE(here, there)); \
+            fx_async(near + start + x##_offset + q * (FX_GROUP * 16), x + i, INSIDE(here, there)); \
         else { \
             FX_PACK(fx_u16, 8, fx_v16, 1) unit; \
             FX_UNROLL for (fx_int j = 0; j < 8; j++) unit.e[j] = there && j < here ? \
                 x[i + j * (across ? row_stride : k_stride)] : (fx_u16)0; \
-            tiles[(start + x##_place) / 16 + q * FX_GROUP] = unit.v[0]; } } \
+            tiles[(start + x##_offset) / 16 + q * FX_GROUP] = unit.v[0]; } } \
     x##_at += DEPTH * k_stride;
 #define FETCH_BOTH(start) \
     if (at < to) { \
@@ -172,8 +172,8 @@
 #define AIM(aim, start, rows, across, first, row, term) \
     fx_near aim[4]; \
     FX_UNROLL for (fx_u32 q = 0; q < 4; q++) aim[q] = near + start + (across \
-        ? PLACE(1, rows, first + q * 16 + row * 8, lane % 8 + term * 8) \
-        : PLACE(0, rows, first + lane % 8 + row * 8, q % 2 * 16 + term * 8));
+        ? OFFSET(1, rows, first + q * 16 + row * 8, lane % 8 + term * 8) \
+        : OFFSET(0, rows, first + lane % 8 + row * 8, q % 2 * 16 + term * 8));
 #define LOAD_PARTS(p, aim, n, rows, across, k) \
     FX_UNROLL for (fx_u32 x = 0; x < n; x++) \
         if (across) fx_parts_across(p[x], aim[x] + k * (16 * rows * 2)); \
@@ -255,7 +255,7 @@
 #undef B_ACROSS
 #undef UNIT_ROW
 #undef UNIT_TERM
-#undef PLACE
+#undef OFFSET
 #undef UNITS
 #undef START
 #undef INSIDE

@@ -1,5 +1,5 @@
-// Pooling: see gpu_pool.c. A kernel consists of definitions, the macros BEGIN, EACH and END for
-// taps or windows, and the loop over windows or over positions of x. The numbers of a small window
+// Pooling: see gpu_pool.c. A kernel consists of definitions, its macros, and the loop over windows
+// (BEGIN, EACH and END) or over positions of x (FIND, HAS and END). The numbers of a small window
 // are constants in the text, so its loops are unrolled.
 
 // OVER_XS(d, n) divides n, which is not negative, by XS(d); OVER_YS, OVER_STRIDE and OVER_DILATION

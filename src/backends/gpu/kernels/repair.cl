@@ -1,4 +1,4 @@
-// The gradient of a convolution's weights after a library has computed it: see gpu_repair.c.
+// The gradient of a convolution's weights after the padding was multiplied: see gpu_repair.c.
 
 // odd[g]: 1 if group g finds an infinite number or NaN in y. P(0): elements of y; P(1): work-items.
 //// repair_look

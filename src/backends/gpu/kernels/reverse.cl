@@ -1,4 +1,4 @@
-// Reverses the kernels of a convolution: see gpu_reverse.c.
+// Reverses the windows of a convolution's weights: see gpu_reverse.c.
 
 // Each window of P(1) neighbouring elements is written in the opposite order. P(0): all elements.
 //// reverse

@@ -21,8 +21,8 @@ const fx_int gap = @gap@, start = first + lane * @own_elements@;
 @outputs_of_row@
 
 // Division of elements by a value y of the row, in nine instructions. An ordinary division has
-// about fifteen: two of them are slow, and one is a branch. The divisor d is y·g, of size 1 to below
-// 2 unless y is denormal or from 2¹²⁷ on, and z is 1 / d. The quotient q is corrected twice by its
+// about fifteen: two of them are slow, and one is a branch. The divisor d is y·g, with 1 ≤ |d| < 2
+// unless y is denormal or |y| ≥ 2¹²⁷, and z is 1 / d. The quotient q is corrected twice by its
 // remainder, as a correctly rounded division does, so that the result has the same bits. A small x
 // is multiplied by 2⁶⁴, because its remainder would underflow. (The last bit of a denormal quotient
 // may differ, because it is rounded twice.) Zeros, infinite numbers and NaN have no remainder.
