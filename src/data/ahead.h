@@ -23,7 +23,8 @@ typedef struct fxi_ahead fxi_ahead;
 /* NULL if out of memory or threads (recorded). */
 fxi_ahead *fxi_ahead_start(const fxi_ahead_spec *spec);
 /* Returns the next item, which the caller then owns; waits for the thread that makes it. An error
- * recorded while the item was made is recorded in the calling thread; then the result is NULL. */
+ * recorded while the item was made is recorded in the calling thread; then the result is NULL. Must
+ * not be called again after NULL or `count` items: it would wait forever. */
 void *fxi_ahead_take(fxi_ahead *ahead);
 /* Stops and joins the threads and frees the items that were never taken. NULL is allowed. */
 void fxi_ahead_stop(fxi_ahead *ahead);

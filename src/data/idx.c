@@ -121,7 +121,7 @@ static fx_status check_magic(const fxi_data_file *file, const unsigned char magi
     h->ndims = magic[3];
     snprintf(found, sizeof found, "%d", h->ndims);
     if (h->ndims < 1 || h->ndims > FX_MAX_DIMS)
-        return bad(file, 3, "1 to 8 dimensions", found);
+        return bad(file, 3, "1 to 8 axes", found);
     return FX_OK;
 }
 

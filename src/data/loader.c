@@ -217,7 +217,7 @@ static bool is_mapped(void *data)
     return fxi_obs_base(data) != data;
 }
 
-/* The size of the batches of n observations: `asked`, or n with a warning if that is less. */
+/* The size of batches of n observations: `asked` (−1: 1), or n with a warning if n is less. */
 static int64_t batchsize_of(int64_t asked, int64_t n)
 {
     if (asked < 0 || n >= asked)

@@ -238,8 +238,8 @@ void fxi_obs_each(void *data, fxi_leaf_visit_fn visit, void *user)
 /* A finished join. It is kept because tuples can share parts: few tuples may have very many paths
  * to the same part. */
 typedef struct joined {
-    struct joined *next, *older; /* next: of the joins that begin with the same object; older: of
-                                    all joins */
+    struct joined *next, *older; /* lists: of the joins that begin with the same object; of all,
+                                    the latest first */
     void *result;
     void *data[];
 } joined;

@@ -122,7 +122,7 @@ static void free_groups(groups *g)
     fxi_free(g->keys);
 }
 
-/* Sorts the keys (freed) into groups. */
+/* Makes groups of equal keys, and frees `keys`. */
 static fx_status make_groups(const char *op, int64_t n, keyed *keys, groups *out)
 {
     *out = (groups){.n = n};

@@ -237,7 +237,7 @@ static bool is_above_numbers(const table *t)
     return above;
 }
 
-static bool is_text(fxi_field f)
+static bool is_utf8(fxi_field f)
 {
     size_t at;
     return fxi_is_utf8((const unsigned char *)f.start, (size_t)(f.stop - f.start), &at);
@@ -339,7 +339,7 @@ static fx_status make_columns(table *t, bool header)
     memset(t->columns, 0, (size_t)t->nfields * sizeof *t->columns);
     t->ncolumns = t->nfields;
     for (int32_t i = 0; i < t->ncolumns && header; i++)
-        if (!is_text(t->fields[i]))
+        if (!is_utf8(t->fields[i]))
             return bad_text(t, i);
     if (!(header ? name_columns : number_columns)(t))
         return fxi_lines_out_of_memory(&t->lines);
@@ -470,7 +470,7 @@ static fx_status read_field(table *t, int32_t i, float *out)
         return widen(t, i, *out) ? FX_OK : fxi_lines_out_of_memory(&t->lines);
     if (f.start == f.stop || memchr(f.start, 0, (size_t)(f.stop - f.start)))
         return fxi_field_fail(&t->lines, i + 1, f, wanted_text(t));
-    if (!is_text(f))
+    if (!is_utf8(f))
         return bad_text(t, i);
     if (c->n == MOST_LABELS)
         return fxi_field_fail(&t->lines, i + 1, f, "fewer than 2^24 distinct texts");

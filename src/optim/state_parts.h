@@ -52,8 +52,8 @@ bool fxi_is_rule(const void *object);
 const fx_list *fxi_rule_parts(const fx_rule *rule);
 /* True for a MixedPrecision. out_type: the type that it computes in. */
 bool fxi_rule_is_mixed(const fx_rule *rule, fx_dtype *out_type);
-/* The state of a rule without rules inside, one letter for each part: z, e, l an array; f false; b
- * the powers of β₁ and β₂; t an integer. A single part is the state itself, several parts are a
+/* The state of a rule without rules inside, one letter for each part: z, e, l, c an array; f false;
+ * b the powers of β₁ and β₂; t an integer. A single part is the state itself, several parts are a
  * tuple, and no part is Julia's nothing. */
 const char *fxi_rule_state(const fx_rule *rule);
 /* The number of arrays and of numbers that a rule keeps for a parameter of this type. */

@@ -250,7 +250,7 @@ static void put_matrix(fx_text *text, const matrix *m)
     }
 }
 
-/* ---- more dimensions ------------------------------------------------------------------------- */
+/* ---- more axes ------------------------------------------------------------------------------- */
 
 typedef enum slice_kind { SLICE_SHOWN, SLICE_SKIPPED, SLICE_DOTS } slice_kind;
 

@@ -88,7 +88,7 @@ static void put_matrix(fx_text *text, const cells *c)
     }
 }
 
-/* ---- more dimensions ------------------------------------------------------------------------- */
+/* ---- more axes ------------------------------------------------------------------------------- */
 
 static void put_semicolons(fx_text *text, int n)
 {

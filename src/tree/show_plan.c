@@ -151,7 +151,7 @@ static double flops(const fx_step *s)
         return attention_flops(fx_step_attention(s));
     if (s->op != FX_OP_CONV)
         return 0;
-    /* products of one forward pass: outputs × kernel × input channels per group */
+    /* products of one forward pass: outputs × taps × input channels per group */
     const int kind = fx_step_conv(s)->attr.kind;
     const fx_tensor *y = kind == FX_CONV_FORWARD ? &s->out
                          : kind == FX_CONV_DATA  ? &s->in[0]
