@@ -58,13 +58,22 @@ static fx_dtype sum_type(const bucket *b)
     return b->type == FX_DTYPE_F16 || b->type == FX_DTYPE_BF16 ? FX_DTYPE_F32 : b->type;
 }
 
+/* Gives an array of literals, which has no device, the device of the exchange. To move it there
+ * would be an evaluation of its own. */
+static fx_array *recorded_on(fx_device *device, fx_array *x)
+{
+    if (!fx_is_error(x) && !x->node->data && !x->node->device)
+        x->node->device = device;
+    return x;
+}
+
 /* The term of a gradient in the sum. The gradient of no observations may be NaN, so its term is
  * zeros. */
 static fx_array *weighted(const bucket *b, fx_array *g)
 {
     fx_array *v = fx_vec(fx_cast(g, sum_type(b)));
     return b->weight < 0    ? v
-           : b->weight == 0 ? fx_to(b->device, fx_zeros_like(v))
+           : b->weight == 0 ? recorded_on(b->device, fx_zeros_like(v))
                             : fx_mul(v, b->weight);
 }
 
@@ -140,7 +149,7 @@ static fx_status send(bucket *b, extras *r)
     for (int i = 0; i < also; i++)
         parts[n++] = fx_vec(fx_cast(fx_array_to(b->device, r->all[i]), sum_type(b)));
     if (b->weight >= 0)
-        parts[n++] = fx_array_to(b->device, fx_full_dtype(sum_type(b), b->weight, 1));
+        parts[n++] = recorded_on(b->device, fx_full_dtype(sum_type(b), b->weight, 1));
     fx_array *mean = mean_of(b, fxi_concat(0, n, parts));
     fxi_free(parts);
     int64_t at = 0;
@@ -213,7 +222,7 @@ static fx_array *factor_of(share *f, const fx_communicator *among, fx_device *de
     type = type == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
     if (f->factor && f->among == among && f->device == device && f->type == type)
         return f->factor;
-    fx_array *mine = fx_array_to(device, fx_full_dtype(type, f->weight, 1));
+    fx_array *mine = recorded_on(device, fx_full_dtype(type, f->weight, 1));
     fx_array *sum = over_all(among, FX_REDUCE_SUM, mine, 0);
     f->among = among;
     f->device = device;
@@ -230,7 +239,7 @@ static fx_array *term_of(share *f, const fxi_item *it, const fx_communicator *am
         return g;
     fx_array *factor = factor_of(f, among, fx_array_device(g), type);
     /* The gradient of no observations may be NaN. */
-    return f->weight == 0 ? fx_to(fx_array_device(g), fx_zeros_like(g))
+    return f->weight == 0 ? recorded_on(fx_array_device(g), fx_zeros_like(g))
                           : fx_mul(g, fx_cast(factor, type));
 }
 

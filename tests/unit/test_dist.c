@@ -279,6 +279,50 @@ static void uneven_parts_train_as_one(void **state)
     fxi_dist_end(&serial.d);
 }
 
+/* A group whose other member has the same operands. */
+static fx_status echo(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
+                      size_t size)
+{
+    (void)g, (void)why, (void)size;
+    memcpy(c->out, c->in, (size_t)c->count * fx_dtype_size((fx_dtype)c->dtype));
+    return FX_OK;
+}
+
+/* Runs updates with these numbers of observations. Returns the number of plans that were run. */
+static int64_t evaluations(fx_dist *d, fx_rule *rule, const double *observations)
+{
+    FX_SCOPE;
+    fx_array *x, *y;
+    data_of(&x, &y);
+    void *model = model_of(10), *opt = fx_setup(fx_dist_optimiser(d, rule), model);
+    fx_eval(fx_tuple(x, y, model, opt));
+    const uint64_t before = fx_stats().evals;
+    for (int i = 0; i < 6; i++) {
+        FX_STEP;
+        const double n = observations[i % 3];
+        void *g = n == 0 ? NULL : fx_gradient(fx_mse(fx_call(model, x), y), model);
+        assert_int_equal(fx_update(opt, model, g, .observations = n), FX_OK);
+    }
+    return (int64_t)(fx_stats().evals - before);
+}
+
+/* The weight of a member is part of the plan of the update. */
+static void a_weighted_update_is_one_evaluation(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const fxi_transport echoes = {.run = echo};
+    static const double equal[] = {-1, -1, -1}, weighted[] = {3, 5, 0};
+    fx_dist d;
+    begin(&d, 0, 2, &echoes);
+    const int64_t adam = evaluations(&d, fx_adam(0.01), equal);
+    assert_true(adam >= 6);
+    assert_int_equal(evaluations(&d, fx_adam(0.01), weighted), adam);
+    assert_int_equal(evaluations(&d, fx_optimiser_chain(fx_accum_grad(2), fx_adam(0.01)), weighted),
+                     evaluations(&d, fx_optimiser_chain(fx_accum_grad(2), fx_adam(0.01)), equal));
+    fxi_dist_end(&d);
+}
+
 /* ---- accumulation ---------------------------------------------------------------------------- */
 
 /* Four gradients for each update. */
@@ -934,6 +978,7 @@ int main(void)
         cmocka_unit_test(members_train_as_one),
         cmocka_unit_test(guards_hold_for_all),
         cmocka_unit_test(uneven_parts_train_as_one),
+        cmocka_unit_test(a_weighted_update_is_one_evaluation),
         cmocka_unit_test(sums_of_gradients_are_exchanged_once),
         cmocka_unit_test(gradients_travel_in_16_bits),
         cmocka_unit_test(training_in_16_bits_is_near),

@@ -70,15 +70,18 @@ static void reduce(fx_dtype type, fx_reduce fold)
 }
 
 /* A parameter after an update with a gradient of 1 + 2⁻¹⁰, which BFloat16 rounds to 1, and the
- * guard, which is never rounded. */
-static void update(void)
+ * guard, which is never rounded. With observations: also the number of arrays that were moved. */
+static void update(double observations)
 {
     fx_array *w = fx_mul(0, on(0, FX_DTYPE_F32)), *g = fx_add(1 + ldexp(1, -10), w);
     fx_dense_layer *one = fx_dense(0, 0, .weight_array = fx_reshape(w, 1, 3), .bias = false);
     void *opt = fx_setup(fx_dist_optimiser(&group, fx_descent(1)), one);
     fx_array *loss = fx_sum(fx_mul(one->weight, fx_reshape(g, 1, 3)));
-    fx_update(opt, one, fx_gradient(loss, one), .guard = loss);
+    const uint64_t before = fx_stats().transfers;
+    fx_update(opt, one, fx_gradient(loss, one), .guard = loss, .observations = observations);
     show(one->weight);
+    if (observations >= 0)
+        printf("%d moved; ", (int)(fx_stats().transfers - before));
 }
 
 static void act(const char *what)
@@ -97,7 +100,11 @@ static void act(const char *what)
     if (strcmp(what, "send") == 0)
         show(fx_dist_bcast(&group, on(0, FX_DTYPE_F32), 1));
     if (strcmp(what, "gradient") == 0)
-        update();
+        update(-1);
+    if (strcmp(what, "weighted") == 0)
+        update(5);
+    if (strcmp(what, "nothing") == 0)
+        update(0);
     for (int k = 0; k < 2 && strcmp(what, "twice") == 0; k++)
         reduce(FX_DTYPE_F32, FX_REDUCE_SUM);
     for (int k = 0; k < 2 && strcmp(what, "two devices") == 0; k++)
@@ -175,6 +182,8 @@ static const simulated_row rows[] = {
     /* gradients as BFloat16: only those that the host moves, and not their guard */
     {"", "gradient", {"-1.00098 -1.00098 -1.00098 ; 0 by the host"}},
     {"WIRE=16", "gradient", {"-1.00098 -1.00098 -1.00098 ; 0 by the host"}},
+    {"", "weighted", {"-1.00098 -1.00098 -1.00098 ; 0 moved; 0 by the host"}},
+    {"", "nothing", {"0 0 0 ; 0 moved; 0 by the host"}},
     {"WIRE=16 FX_NCCL_LIBRARY=/nowhere.so", "gradient", {"-1 -1 -1 ; 1 by the host"}},
     {"WIRE=16", "sum", {"2 4 6 ; 0 by the host"}},
     /* only one of the two libraries opens */
