@@ -159,8 +159,16 @@ class Help(cli.Cli):
         run = subprocess.Popen([cli.program, "launch", "--each", "sh", "-c", program], cwd=self.folder, text=True,
                                stderr=subprocess.PIPE, env=environment)
         self.wait_for("started")
+        os.remove(self.path("started"))
         run.kill()
         self.assertEqual(run.communicate(timeout=cli.SECONDS)[1], "")
+        # Open MPI's launcher would have sent SIGTERM before.
+        environment["OMPI_COMM_WORLD_RANK"] = "2"
+        run = subprocess.Popen([cli.program, "launch", "--each", "sh", "-c", program], cwd=self.folder, text=True,
+                               stderr=subprocess.PIPE, env=environment)
+        self.wait_for("started")
+        run.kill()
+        self.assertRegex(run.communicate(timeout=cli.SECONDS)[1], r"^cflux launch: rank 2 on \S+ lost its wrapper ")
         self.assertFalse(os.path.exists(self.path("absent")))
 
     @unittest.skipUnless(os.path.exists("/proc/self/stat"), "needs /proc")
@@ -199,9 +207,9 @@ class Help(cli.Cli):
         """The name of a launcher decides on its options, also after a folder."""
         for path, version, words in (
                 ("a b/srun", "slurm 22.05", "-n 2 --kill-on-bad-exit=1 --nodelist m,n "),
-                ("a b/mpirun", "mpirun (Open MPI) 4.1.4", "-n 2 -x CFLUX_RESTART --host m,n "),
+                ("a b/mpirun", "mpirun (Open MPI) 4.1.4", "-n 2 -x CFLUX_RESTART -x CFLUX_LAUNCH_FAILURE --host m,n "),
                 ("a b/mpirun", "HYDRA build details:" + "\n" * 70000, "-n 2 -hosts m,n "),  # longer than a pipe
-                ("a b/mpirun.openmpi", "", "-n 2 -x CFLUX_RESTART --host m,n ")):
+                ("a b/mpirun.openmpi", "", "-n 2 -x CFLUX_RESTART -x CFLUX_LAUNCH_FAILURE --host m,n ")):
             launcher = self.launcher(path, version)
             ended = self.fine("launch", "-n", 2, "--hosts", "m,n", "--launcher", launcher, "prog", "a  b")
             self.assertIn("launcher: " + words, ended.out)

@@ -106,14 +106,15 @@ static void report(const char *how, const char *last)
     fprintf(stderr, "cflux launch: rank %s on %s %s%s\n", rank_of_process(), host, how, last);
 }
 
-/* Is the file of failures on this machine? Asked at the start: the launcher removes it when it
- * ends. */
+/* Can this process know whether another rank has failed before it is killed? The file of failures
+ * says so if it is on this machine; asked at the start, because the launcher removes the file when
+ * it ends. Open MPI's launcher ends a process by SIGTERM first, so SIGKILL has another cause. */
 static bool failures_are_known;
 
 /* Runs in a process of its own when this one has been killed: a launcher then names the process,
  * not the rank. If another rank has failed before, the launcher may have killed this process
- * because of that: the launcher of MPICH sends SIGKILL. On a machine without the file this is not
- * known, and the cause is not guessed. */
+ * because of that: the launcher of MPICH sends SIGKILL. Where this is not known, the cause is
+ * not guessed. */
 static void report_killed(int number, void *progress)
 {
     char how[160], last[400];
@@ -136,7 +137,7 @@ static int run_each(char **program)
         return fail(EXIT_FAILED, "cannot create a temporary file for the progress of a rank");
     set_variable("FX_DIST_PROGRESS", path);
     const char *failures = getenv(FAILURE_FILE);
-    failures_are_known = !failures || exists(failures);
+    failures_are_known = !failures || exists(failures) || getenv("OMPI_COMM_WORLD_RANK");
     if (!guard_begin(report_killed, progress))
         return fail(EXIT_FAILED, "cannot start a process that guards this one");
     /* `true`: if this process is killed, the program gets SIGKILL, because a stopped program does
@@ -298,13 +299,10 @@ static void begin_line(line *l, int which, flavour is, const char *launcher)
     }
     if (is == OPEN_MPI && !hosts)
         add_word(l, "--oversubscribe");
-    if (is == OPEN_MPI) { /* on other machines, mpirun sets only these variables */
-        add_word(l, "-x");
-        add_word(l, "CFLUX_RESTART");
-        if (timeline) {
-            add_word(l, "-x");
-            add_word(l, "FX_TIMELINE");
-        }
+    for (int k = 0; is == OPEN_MPI && k < 2 + (timeline != NULL); k++) {
+        static const char *const passed[] = {"CFLUX_RESTART", FAILURE_FILE, "FX_TIMELINE"};
+        add_word(l, "-x"); /* on other machines, mpirun sets only these variables */
+        add_word(l, passed[k]);
     }
     if (hosts) {
         add_word(l, is == MPICH ? "-hosts" : launchers[which].hosts);
