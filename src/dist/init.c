@@ -28,6 +28,9 @@ static bool ready[FX_DIST_AUTO + 1];
  * without a limit for members that do not try again. FX_OK: none. */
 static fx_status failed;
 static char failed_why[FXI_DIST_WHY + 200];
+/* The plugin that has joined a group without the launcher's other processes: a call for another
+ * plugin may succeed. NULL: no call can. */
+static const char *failed_plugin;
 
 /* ---- the plugin ------------------------------------------------------------------------------ */
 
@@ -107,42 +110,51 @@ static fx_status agree(fx_dist *d)
     if (status == FX_OK)
         return FX_OK;
     failed = status;
+    failed_plugin = NULL;
     snprintf(failed_why, sizeof failed_why, "%s, rank %d of %d: %s", d->group.library,
              (int)d->group.rank, (int)d->group.size, why);
     return fx_fail(failed, "dist_init", "%s", failed_why);
 }
 
 /* The error if the launcher's processes are not in one group, because srun has connected none, or
- * the plugin or the MPI library belongs to another MPI. */
-static fx_status not_one_group(const joined_group *j, const fxi_launcher *l, int n)
+ * the plugin or the MPI library belongs to another MPI. `plugin`: the one that has joined; NULL:
+ * none. */
+static fx_status not_one_group(const joined_group *j, const fxi_launcher *l, int n,
+                               const char *plugin)
 {
     if (!l->plugin)
-        return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",
-                       "srun started %d processes without an MPI interface: use srun --mpi=pmix "
-                       "for Open MPI, or srun --mpi=pmi2 for MPICH",
-                       n);
-    return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init",
-                   "%s's launcher started %d processes, but %s sees %d: use the launcher of the "
-                   "same MPI, or .library = \"%s\"",
-                   l->name, n, j->group.library, (int)j->group.size, l->plugin);
+        snprintf(failed_why, sizeof failed_why,
+                 "srun started %d processes without an MPI interface: use srun --mpi=pmix for Open "
+                 "MPI, or srun --mpi=pmi2 for MPICH",
+                 n);
+    else
+        snprintf(failed_why, sizeof failed_why,
+                 "%s's launcher started %d processes, but %s sees %d: use the launcher of the same "
+                 "MPI, or .library = \"%s\"",
+                 l->name, n, j->group.library, (int)j->group.size, l->plugin);
+    if (plugin) {
+        failed = FX_STATUS_UNSUPPORTED;
+        failed_plugin = strcmp(plugin, "mpich") == 0 ? "mpich" : "openmpi";
+    }
+    return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init", "%s", failed_why);
 }
 
 static fx_status join(const fx_dist_init_args *a)
 {
     int n;
-    if (failed != FX_OK)
-        return fx_fail(failed, "dist_init", "%s", failed_why);
     const fxi_launcher *l = fxi_launcher_of_process(&n);
     joined_group j = {.communicator = a->communicator,
                       .group = {.size = 1, .local_size = 1, .library = "no MPI"}};
     const char *name = a->library ? a->library : l ? l->plugin : NULL;
+    if (failed != FX_OK && (!failed_plugin || (name && strcmp(name, failed_plugin) == 0)))
+        return fx_fail(failed, "dist_init", "%s", failed_why);
     if (a->communicator && !name)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
                        ".communicator needs .library, which is \"openmpi\" or \"mpich\"");
     if (name && (a->library || a->communicator || n > 1) && !open_plugin(name, &j))
         return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init", "the transport %s: %s", name, j.why);
     if (l && !a->communicator && j.group.size != n)
-        return not_one_group(&j, l, n);
+        return not_one_group(&j, l, n, j.transport ? name : NULL);
     fxi_dist_begin(&the_group, j.transport, &j.group, a->time_limit);
     the_group.fixed_order = a->fixed_order;
     the_group.narrow = a->wire == FX_DTYPE_BF16;

@@ -239,6 +239,39 @@ int MPI_Comm_dup(MPI_Comm from, MPI_Comm *to)
     print(f"{name}: a failed fx_dist_init returns the same error again")
 
 
+def check_other_joined_once(name, launcher, options, build, folder, other):
+    """The plugin of another MPI joins once, however often it is asked for. The launcher's MPI can join after MPICH, but not after Open MPI.
+
+    Open MPI makes its functions visible to all libraries that are loaded later, so MPICH's plugin calls them, and refuses to.
+    """
+    compiler, stub = shutil.which("cc"), os.path.join(folder, "other.so")
+    with open(os.path.join(folder, "other.c"), "w", encoding="utf-8") as f:
+        f.write("""#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+typedef int duplicate(void *from, void *to); /* registers that hold the handles of either library */
+int MPI_Comm_dup(void *from, void *to);
+int MPI_Comm_dup(void *from, void *to)
+{
+    void *library = dlopen(LAUNCHERS, RTLD_NOW | RTLD_NOLOAD); /* is opened last */
+    library = library ? library : dlopen(OTHER, RTLD_NOW | RTLD_NOLOAD);
+    duplicate *next = (duplicate *)dlsym(library, "PMPI_Comm_dup");
+    return write(2, "joins\\n", 6) == 6 ? next(from, to) : 1;
+}
+""")
+    subprocess.run([compiler, "-shared", "-fPIC", f'-DLAUNCHERS="{LIBRARIES[name]}"', f'-DOTHER="{LIBRARIES[other]}"',
+                    os.path.join(folder, "other.c"), "-o", stub, "-ldl"], check=True)
+    out = started(launcher, options, build, "none", ("env", f"LD_PRELOAD={stub}"), 2, None, [other]).communicate(timeout=60)[0]
+    said = {word: sorted(re.findall(rf"(?m)^[01] {word}: (.*)$", out)) for word in ("init", "again", "then again", "barrier")}
+    later = said["then again"] == said["barrier"] == ["ok", "ok"]
+    refused = len(said["then again"]) == 2 and all("the program uses another MPI, Open MPI" in text for text in said["then again"])
+    # A rank that joins makes two communicators: in a group of its own with one MPI, then in that of both with the other.
+    joins = 2 * (2 + 2 * later)
+    if len(said["init"]) != 2 or said["again"] != said["init"] or not (later if name == "openmpi" else refused) or out.count("joins\n") != joins:
+        sys.exit(f"{name}: the plugin of {other} joins again, or that of {name} does not join: {out}")
+    print(f"{name}: the plugin of {other} joins once{', then that of ' + name if later else ''}")
+
+
 def check_chosen(name, launcher, options, build):
     """FX_DIST_AUTO takes the library that rank 0's environment names."""
     first = ("sh", "-c", '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] && export FX_DIST_BACKEND=%s; exec "$@"', "sh")
@@ -275,6 +308,8 @@ def main():
             check_shared_memory(name, launcher, options, build, folder)
             check_aware(name, launcher, options, build, folder)
             check_joined_once(name, launcher, options, build, folder)
+            if shutil.which(f"mpirun.{other}"):
+                check_other_joined_once(name, launcher, options, build, folder, other)
         check_gpus(name, launcher, options, build)
         check_chosen(name, launcher, options, build)
 

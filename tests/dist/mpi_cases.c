@@ -668,8 +668,14 @@ int main(int argc, char **argv)
                      .wire = narrow ? FX_DTYPE_BF16 : FX_DTYPE_F32) != FX_OK) {
         say_error("init");
         say("initialized", fx_dist_initialized(FX_DIST_AUTO) ? "yes" : "no");
-        fx_dist_init(chosen ? FX_DIST_AUTO : FX_MPI);
+        fx_dist_init(chosen ? FX_DIST_AUTO : FX_MPI, .library = library);
         say_error("again");
+        if (library) { /* the launcher's library can still join */
+            fx_dist_init(FX_MPI);
+            say_error("then again");
+            fx_dist_barrier(fx_dist_backend(FX_MPI));
+            say_error("barrier");
+        }
         return 1;
     }
     fx_dist *d = fx_dist_backend(FX_MPI);
