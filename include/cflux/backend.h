@@ -663,6 +663,10 @@ typedef struct fx_device_queue {
     fx_status (*read)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes);
     fx_status (*write)(const struct fx_device_queue *self, void *to, const void *from,
                        size_t bytes);
+    /* Allocates memory of the device, which is never freed; NULL if it is exhausted. */
+    void *(*alloc)(const struct fx_device_queue *self, size_t bytes);
+    /* Queues a copy within the device's memory; on failure the error is recorded. */
+    fx_status (*copy)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes);
 } fx_device_queue;
 
 /* The participants in collective operations: processes, or devices. Each member must call the same

@@ -8,13 +8,16 @@
  * member, all members copy their arrays through host memory from then on. A step still counts as
  * one in GPU memory: members that plan it before and after the probe must call the same operation.
  *
- * The members have agreed on the operation in host memory before, with the time limit. The
- * operation itself then blocks without a limit: Open MPI supports addresses of GPUs in blocking
- * reductions and broadcasts, but not in nonblocking ones. MPI has no mean, so ops/collective.c
- * records means as sums.
+ * The members have agreed on the operation in host memory before, with the time limit. The function
+ * of MPI then blocks: Open MPI supports addresses of GPUs in blocking reductions and broadcasts,
+ * but not in nonblocking ones. So a thread calls it, for which this one waits, at most until the
+ * time limit. MPI gets only addresses of buffers that belong to the group and are never freed,
+ * because nothing ends its function: it may still write to them after the time limit. MPI has no
+ * mean, so ops/collective.c records means as sums.
  */
 #include "dist_group.h"
 
+#include "clock.h"
 #include "memory.h"
 #include "preferences.h"
 
@@ -242,13 +245,153 @@ static fx_status probe(fx_dist *d, const fxi_dist_move *m, bool *out_right, char
     return status;
 }
 
+/* ---- the time limit -------------------------------------------------------------------------- */
+
+/* Each operation of MPI moves at most this many bytes: those of a buffer. */
+enum { PART_BYTES = 4 << 20 };
+
+/* The buffers on one device. */
+typedef struct fxi_dist_staging {
+    const void *device; /* fx_device_queue.data */
+    char *in, *out;
+    struct fxi_dist_staging *next;
+} staging;
+
+static staging *staging_of(const fx_dist *d, const fx_device_queue *queue)
+{
+    staging *s = d->staging;
+    while (s && s->device != queue->data)
+        s = s->next;
+    return s;
+}
+
+static bool allocate(fx_dist *d, const fx_device_queue *queue)
+{
+    if (staging_of(d, queue))
+        return true;
+    staging *s = fxi_malloc(sizeof *s);
+    char *in = s ? queue->alloc(queue, (size_t)2 * PART_BYTES) : NULL;
+    if (!in) {
+        fxi_free(s);
+        return false;
+    }
+    *s = (staging){.device = queue->data, .in = in, .out = in + PART_BYTES, .next = d->staging};
+    d->staging = s;
+    return true;
+}
+
+void fxi_dist_aware_end(fx_dist *d)
+{
+    for (staging *s = d->staging, *next; s; s = next) {
+        next = s->next;
+        fxi_free(s);
+    }
+}
+
+/* A call of MPI's function, in a thread. */
+typedef struct blocking {
+    const fx_dist *d;
+    fx_device_queue queue;
+    fxi_transport_call call;
+    fx_status status;
+    char why[FXI_DIST_WHY];
+    bool ended; /* atomic */
+} blocking;
+
+static void *run_blocking(void *call)
+{
+    blocking *b = call;
+    if (b->queue.select(&b->queue) == 0) {
+        b->status = b->d->transport->run_on_devices(&b->d->group, &b->call, b->why, sizeof b->why);
+    } else {
+        b->status = FX_STATUS_DEVICE;
+        snprintf(b->why, sizeof b->why, "its GPU cannot be selected");
+    }
+    __atomic_store_n(&b->ended, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Returns false at the time limit. */
+static bool wait_for_end(const blocking *b, double limit)
+{
+    const double begin = fxi_clock();
+    for (;;) {
+        if (__atomic_load_n(&b->ended, __ATOMIC_ACQUIRE))
+            return true;
+        const double waited = fxi_clock() - begin;
+        if (waited > limit)
+            return false;
+        if (waited < 0.0002)
+            fxi_thread_yield();
+        else
+            fxi_sleep_microseconds(waited < 1 ? 50 : 1000);
+    }
+}
+
+/* Runs a call within the time limit, unless MPI accepts calls of one thread only, or there is no
+ * memory for a thread. After the limit, the thread keeps `b` until the process ends. */
+static fx_status run_call(fx_dist *d, const fxi_dist_move *m, const fxi_transport_call *c,
+                          char *why, size_t size)
+{
+    fxi_thread thread;
+    blocking *b = d->group.any_thread ? fxi_malloc(sizeof *b) : NULL;
+    if (b)
+        *b = (blocking){.d = d, .queue = *m->queue, .call = *c};
+    if (!b || fxi_thread_start(&thread, run_blocking, b) != 0) {
+        fxi_free(b);
+        return d->transport->run_on_devices(&d->group, c, why, size);
+    }
+    if (!wait_for_end(b, d->limit)) {
+        fxi_dist_say_unfinished(d->group.library, d->limit, why, size);
+        return FX_STATUS_IO;
+    }
+    fxi_thread_join(thread);
+    const fx_status status = b->status;
+    snprintf(why, size, "%s", b->why);
+    fxi_free(b);
+    return status;
+}
+
+/* Copies a part of the operand to the group's buffer, and the result from there. */
+static fx_status run_part(fx_dist *d, const fxi_dist_move *m, int64_t at, int64_t n, char *why,
+                          size_t size)
+{
+    const size_t width = fx_dtype_size((fx_dtype)m->what->dtype), bytes = (size_t)n * width,
+                 skip = (size_t)at * width;
+    const staging *s = staging_of(d, m->queue);
+    fxi_transport_call c = fxi_dist_call_of(d, m);
+    c.count = n;
+    c.in = s->in;
+    c.out = s->out;
+    fx_status status = m->queue->copy(m->queue, s->in, (const char *)m->in + skip, bytes);
+    if (status == FX_OK)
+        status = fxi_dist_wait_for_own_work(m, why, size);
+    if (status == FX_OK)
+        status = run_call(d, m, &c, why, size);
+    if (status == FX_OK)
+        status = m->queue->copy(m->queue, (char *)m->out + skip, s->out, bytes);
+    return status;
+}
+
+static fx_status run_parts(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
+    const int64_t part = PART_BYTES / (int64_t)fx_dtype_size((fx_dtype)m->what->dtype);
+    fx_status status = FX_OK;
+    for (int64_t at = 0; at < m->n && status == FX_OK; at += part)
+        status = run_part(d, m, at, m->n - at < part ? m->n - at : part, why, size);
+    return status;
+}
+
 /* ---- operations ------------------------------------------------------------------------------ */
 
 static fx_status ready(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     const size_t probed = PROBED * sizeof(double) * (size_t)d->group.size;
     const fx_status status = fxi_dist_buffers(d, probed, why, size);
-    return status == FX_OK ? fxi_dist_wait_for_own_work(m, why, size) : status;
+    if (status != FX_OK || allocate(d, m->queue))
+        return status == FX_OK ? fxi_dist_wait_for_own_work(m, why, size) : status;
+    snprintf(why, size, "no memory for %d bytes on its GPU", 2 * PART_BYTES);
+    return FX_STATUS_MEMORY;
 }
 
 static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
@@ -258,8 +401,7 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
     bool right = true;
     if (d->wrong[k])
         return move_copies(d, m, why, size);
-    const fxi_transport_call c = fxi_dist_call_of(d, m);
-    fx_status status = d->transport->run_on_devices(&d->group, &c, why, size);
+    fx_status status = run_parts(d, m, why, size);
     d->broken = d->broken || status != FX_OK; /* other members may still wait in this operation */
     if (status == FX_OK && !d->probed[k][kind])
         status = probe(d, m, &right, why, size);

@@ -155,6 +155,14 @@ fx_status fxi_dist_wait_for_own_work(const fxi_dist_move *m, char *why, size_t s
     return FX_STATUS_DEVICE;
 }
 
+void fxi_dist_say_unfinished(const char *library, double limit, char *why, size_t size)
+{
+    fxi_snprintf(why, size,
+                 "all ranks called the operation, but %s did not complete it within %g s: a GPU, a "
+                 "link or a process has stopped",
+                 library, limit);
+}
+
 /* Waits until the connection takes calls and, with a queue, until the queue is empty. On failure it
  * abandons the connection. */
 static fx_status wait_for_all(fx_dist *d, const fx_device_queue *queue, char *why, size_t size)
@@ -169,11 +177,7 @@ static fx_status wait_for_all(fx_dist *d, const fx_device_queue *queue, char *wh
         if (pending < 0)
             snprintf(why, size, "the GPU failed");
         else if (state != FXI_DEVICE_FAILED && waited > d->limit)
-            fxi_snprintf(
-                why, size,
-                "all ranks called the operation, but %s did not complete it within %g s: a GPU, a "
-                "link or a process has stopped",
-                d->connected->head.name, d->limit);
+            fxi_dist_say_unfinished(d->connected->head.name, d->limit, why, size);
         else if (state != FXI_DEVICE_FAILED) {
             if (waited > 0.002)
                 fxi_sleep_milliseconds(1);

@@ -358,6 +358,7 @@ void fxi_dist_begin(fx_dist *d, const fxi_transport *transport, const fxi_transp
 void fxi_dist_end(fx_dist *d)
 {
     fxi_dist_queue_end(d);
+    fxi_dist_aware_end(d);
     fxi_mutex_destroy(&d->lock);
     fxi_free(d->in);
     fxi_free(d->out);

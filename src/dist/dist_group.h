@@ -66,6 +66,7 @@ struct fx_dist {
     bool aware[FXI_DIST_DEVICES];
     bool wrong[FXI_DIST_DEVICES];     /* it did so wrongly: the members copy to host memory */
     bool probed[FXI_DIST_DEVICES][2]; /* [1]: a broadcast */
+    struct fxi_dist_staging *staging; /* of dist_aware.c: buffers in device memory */
 };
 
 /* Fills in a group that a transport has joined; transport NULL: a group of one. */
@@ -167,6 +168,8 @@ fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *qu
 fxi_transport_call fxi_dist_call_of(const fx_dist *d, const fxi_dist_move *m);
 /* Waits for the earlier work of this member's GPU. */
 fx_status fxi_dist_wait_for_own_work(const fxi_dist_move *m, char *why, size_t size);
+/* The message after the time limit of an operation in device memory. */
+void fxi_dist_say_unfinished(const char *library, double limit, char *why, size_t size);
 
 /* ---- in device memory, by MPI (dist_aware.c) ------------------------------------------------- */
 
@@ -178,5 +181,6 @@ bool fxi_dist_aware(const fx_dist *d, const char *backend);
 fx_status fxi_dist_run_aware(const fx_communicator *self, const fx_device_queue *queue,
                              const fx_step *step, const void *in, void *out, char *why,
                              size_t size);
+void fxi_dist_aware_end(fx_dist *d); /* for tests */
 
 #endif

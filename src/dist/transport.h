@@ -87,8 +87,9 @@ typedef struct fxi_transport {
     /* Returns why the library cannot read and write memory of this backend's devices ("CUDA",
      * "AMDGPU"); NULL if it says that it can, or has no function that says it. */
     const char *(*query_devices)(const char *backend);
-    /* As `run`, for ALL_REDUCE and BROADCAST with `in` and `out` in device memory. All members have
-     * come to the operation; it has no time limit. */
+    /* As `run`, for ALL_REDUCE and BROADCAST with `in` and `out` in device memory, but without a
+     * time limit. All members have come to the operation. If `any_thread`, another thread than that
+     * of `run` may call it. After the time limit the library calls no function of the transport. */
     fx_status (*run_on_devices)(const fxi_transport_group *group, const fxi_transport_call *call,
                                 char *why, size_t size);
     /* Times `runs` calls of the library's own function for this operation, or if `link` of its

@@ -5,12 +5,14 @@
  *
  *   AWARE_OF=CUDA     the driver: CUDA or AMDGPU
  *   AWARE_WRONG=1     the first element of a reduction is wrong; nan: all its bits are 1, a NaN
+ *   AWARE_STOPS=N     rank 1 does not return from its N-th reduction
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef int copy_function(void *to, void *from, size_t bytes, void *stream);
 
@@ -86,9 +88,21 @@ int MPIX_Query_hip_support(void)
     return 1;
 }
 
+static void stop_here(MPI_Comm comm)
+{
+    static int calls;
+    const char *stops = getenv("AWARE_STOPS");
+    int rank;
+    PMPI_Comm_rank(comm, &rank);
+    calls++;
+    while (stops && rank == 1 && calls == atoi(stops))
+        pause();
+}
+
 int MPI_Reduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, int root,
                MPI_Comm comm)
 {
+    stop_here(comm);
     void *from = read_copy(in, n, type), *to = read_copy(out, n, type);
     const int code = PMPI_Reduce(from, to, n, type, op, root, comm);
     const char *wrong = getenv("AWARE_WRONG");

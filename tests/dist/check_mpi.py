@@ -120,9 +120,13 @@ def check_cases(name, launcher, options, build, other):
 def hashes(build, launcher, options, case, n, folder, before=(), more=None):
     """Returns the hash of each result of mpi_cases sums, and how many operations used shared memory."""
     file = os.path.join(folder, "timeline")
-    run = started(launcher, options, build, case, before, n, dict(more or {}, FX_TIMELINE=file))
+    run = started(launcher, options, build, case, before, n, dict(more or {}, FX_TIMELINE=file, CFLUX_HASHES=folder))
     out = run.communicate(timeout=60)[0]
-    found = [dict(re.findall(rf"(?m)^{rank} hash: (\d \d \d) (\w+)$", out)) for rank in range(n)]
+    found = []
+    for rank in range(n):
+        with open(os.path.join(folder, f"hashes.{rank}"), encoding="utf-8") as f:
+            found.append(dict(re.findall(r"(?m)^(\d \d \d) (\w+)$", f.read())))
+        os.remove(f.name)
     if run.returncode != 0 or "wrong" in out or len(found[0]) != 5 * (4 * 5 + 3 * 4) + 6 or any(f != found[0] for f in found):
         sys.exit(f"{case}, {n} processes: {run.returncode}\n{out}")
     with open(f"{file}.1", encoding="utf-8") as f:
@@ -160,7 +164,7 @@ def simulated(build):
 
 
 RESULTS = ["{} sum: 3 2", "{} product: 2 1", "{} mean: 1.5 1", "{} whole most: 2 1", "{} last: 2 1", "{} most: 2 1", "{} half: 3 2",
-           "{} update: -1.00098 -1.00098", "{} large: 210003", "{} parameters: same"]
+           "{} update: -1.00098 -1.00098", "{} large: 3.3e+06", "{} parameters: same"]
 # sum, product, mean, whole most, last; one update; large; five updates
 ON_GPU = 5 + 1 + 1 + 5
 ONLY_RANK_1 = ("sh", "-c", '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] || export CFLUX_PROJECT=/; exec "$@"', "sh")
@@ -209,6 +213,24 @@ def check_aware(name, launcher, options, build, folder):
         if count != want or len(said) != len(warning or []) or any(w not in s for w, s in zip(warning or [], said)):
             sys.exit(f"{name}, {what}: {count} operations on the GPU's memory instead of {want}\n{out}")
         print(f"{name}, {what}: {count} operations on the GPU's memory")
+
+
+def check_aware_stops(name, launcher, options, build, folder):
+    """An operation of MPI on the memory of GPUs that does not end fails at the time limit, and its process ends."""
+    stub = os.path.join(folder, "aware.so")  # of check_aware
+    if not os.path.exists(stub):
+        return
+    with open(os.path.join(folder, "LocalPreferences.toml"), "w", encoding="utf-8") as f:
+        f.write("[Flux]\nFluxDistributedMPICUDAAware = true\n")
+    environment = dict(simulated(build), CFLUX_PROJECT=folder, AWARE_OF="CUDA", AWARE_STOPS="3", LD_PRELOAD=stub)
+    sentence = r"all ranks called the operation, but (?:Open MPI|MPICH)[^\n]* did not complete it within 3 s: a GPU, a link or a process has stopped"
+    out = started(launcher, options, build, "gpu_aware_stops", (), 2, environment).communicate(timeout=60)[0]
+    for rank in (0, 1):
+        for line in (rf"{rank} sum: 3 2", rf"{rank} stops: .*all_reduce \(sum\) of 1100001 Float32 in a GPU's memory, operation 2: {sentence}",
+                     rf"{rank} later: .*an earlier operation failed: {sentence}", rf"{rank} kept: {2 * rank + 2} 2"):
+            if not re.search(rf"(?m)^{line}", out):
+                sys.exit(f"{name}, an operation on a GPU's memory that does not end: not printed: {line}\n{out}")
+    print(f"{name}: an operation on a GPU's memory that does not end fails")
 
 
 def check_joined_once(name, launcher, options, build, folder):
@@ -272,6 +294,29 @@ int MPI_Comm_dup(void *from, void *to)
     print(f"{name}: the plugin of {other} joins once{', then that of ' + name if later else ''}")
 
 
+def check_own_mpi(name, launcher, options, build, folder):
+    """A program that initialises MPI itself gives cflux a communicator, and finalises MPI. Below MPI_THREAD_SERIALIZED, another thread gets an error."""
+    compiler, program, root = shutil.which(f"mpicc.{name}"), os.path.join(folder, "own_mpi"), os.path.join(os.path.dirname(__file__), "..", "..")
+    if not compiler:
+        print(f"{name}: no mpicc.{name}: a program that initialises MPI is not tested")
+        return
+    subprocess.run([compiler, os.path.join(root, "tests", "dist", "own_mpi.c"), "-I", os.path.join(root, "include"), "-I", os.path.join(build, "include"),
+                    "-L", build, f"-Wl,-rpath,{build}", "-lcflux", "-lpthread", "-o", program], check=True)
+    for level in ("single", "serialized"):
+        run = subprocess.run([launcher, *options, "-n", "3", program, name, level], text=True, capture_output=True, timeout=60,
+                             env=dict(ENVIRONMENT, FX_PLUGIN_PATH=build))
+        refused = "the program initialised MPI with a thread level below MPI_THREAD_SERIALIZED: only the thread that initialised MPI may call this function"
+        want = {"group": ("rank 1 of 2", "rank 0 of 1", "rank 0 of 2"), "sum": ("4", "2", "4"), "weight": ("-1", "-1", "-1"), "own sum": ("2", "1", "2"),
+                "finalised": ("0", "0", "0"), "thread": ("4", "2", "4") if level == "serialized" else (refused, "2", refused)}
+        for what, values in want.items():
+            for rank, value in enumerate(values):
+                if not re.search(rf"(?m)^{rank} {what}: .*{re.escape(value)}$", run.stdout):
+                    sys.exit(f"{name}, a program that initialises MPI, {level}: {rank} {what} is not {value}\n{run.stdout}{run.stderr}")
+        if run.returncode:
+            sys.exit(f"{name}, a program that initialises MPI, {level}: status {run.returncode}\n{run.stdout}{run.stderr}")
+        print(f"{name}: a program initialises MPI itself, {level}")
+
+
 def check_chosen(name, launcher, options, build):
     """FX_DIST_AUTO takes the library that rank 0's environment names."""
     first = ("sh", "-c", '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] && export FX_DIST_BACKEND=%s; exec "$@"', "sh")
@@ -307,6 +352,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             check_shared_memory(name, launcher, options, build, folder)
             check_aware(name, launcher, options, build, folder)
+            check_aware_stops(name, launcher, options, build, folder)
+            check_own_mpi(name, launcher, options, build, folder)
             check_joined_once(name, launcher, options, build, folder)
             if shutil.which(f"mpirun.{other}"):
                 check_other_joined_once(name, launcher, options, build, folder, other)

@@ -193,11 +193,21 @@ static void check_sum(fx_dist *d, int64_t n)
     free(x);
 }
 
-static void say_hash(int a, int b, int c, fx_array *x)
+/* Writes a line to this rank's file, because launchers divide long outputs in the middle of lines.
+ */
+static void note_hash(int a, int b, int c, fx_array *x)
 {
-    char text[100];
-    snprintf(text, sizeof text, "%d %d %d %016llx", a, b, c, (unsigned long long)hash_of(x));
-    say("hash", text);
+    static FILE *file;
+    const char *folder = getenv("CFLUX_HASHES");
+    char path[1000];
+    if (!file && folder) {
+        snprintf(path, sizeof path, "%s/hashes.%d", folder, rank);
+        file = fopen(path, "w");
+    }
+    if (!file)
+        return;
+    fprintf(file, "%d %d %d %016llx\n", a, b, c, (unsigned long long)hash_of(x));
+    fflush(file);
 }
 
 /* Updates, and sums of other arrays between them, which use the same shared memory.
@@ -217,14 +227,14 @@ static void updates_and_sums(fx_dist *d)
             say_error("update");
         if (k == rank)
             nanosleep(&(const struct timespec){.tv_nsec = 20000000}, NULL);
-        say_hash(9, k, 0, fx_destructure(model));
+        note_hash(9, k, 0, fx_destructure(model));
         if (k % 2 == 0)
-            say_hash(9, k, 1,
-                     fx_dist_allreduce(d, operand(FX_DTYPE_F32, 70001, rank), FX_REDUCE_SUM));
+            note_hash(9, k, 1,
+                      fx_dist_allreduce(d, operand(FX_DTYPE_F32, 70001, rank), FX_REDUCE_SUM));
     }
 }
 
-/* Says a hash of each result, by type, operation and number of elements: less than a page, just
+/* Notes a hash of each result, by type, operation and number of elements: less than a page, just
  * more, an array that is not divided into parts, several parts whose last one is short. */
 static void sums(fx_dist *d)
 {
@@ -243,7 +253,7 @@ static void sums(fx_dist *d)
                 if (whole && folds[f] == FX_REDUCE_MEAN)
                     continue;
                 fx_array *x = operand(types[t], lengths[l], rank);
-                say_hash(l, t, f, fx_dist_allreduce(d, x, folds[f]));
+                note_hash(l, t, f, fx_dist_allreduce(d, x, folds[f]));
             }
     }
     updates_and_sums(d);
@@ -533,7 +543,7 @@ static void gpu_aware(fx_dist *d)
     say_values("root", fx_dist_reduce(d, x, FX_REDUCE_SUM, 0)); /* by the host */
     say_values("half", fx_dist_allreduce(d, fx_cast(x, FX_DTYPE_F16), FX_REDUCE_SUM)); /* too */
     say_step("update", d, gpu);
-    fx_array *large = fx_to(gpu, fx_full(rank + 1, 70001));
+    fx_array *large = fx_to(gpu, fx_full(rank + 1, 1100001)); /* two parts of 4 MiB at most */
     say_values("large", fx_sum(fx_dist_allreduce(d, large, FX_REDUCE_SUM)));
     float a[3], b[3];
     fx_read_as(trained(d, gpu), FX_DTYPE_F32, a, 3);
@@ -542,6 +552,20 @@ static void gpu_aware(fx_dist *d)
     for (int i = 0; i < 3; i++)
         same = same && fabsf(a[i] - b[i]) <= 1e-4f * fabsf(b[i]);
     say("parameters", same ? "same" : "other");
+}
+
+/* Rank 1 stops in MPI, in the second part of the second sum: this sum fails on both ranks at the
+ * time limit, and arrays on the GPU can still be read. */
+static void gpu_aware_stops(fx_dist *d)
+{
+    fx_use("CUDA");
+    fx_device *gpu = fx_device_get("CUDA", fx_dist_local_rank(d));
+    fx_array *x = fx_to(gpu, fx_vector(rank + 1, 1)), *large = fx_to(gpu, fx_full(1, 1100001));
+    say_values("sum", fx_dist_allreduce(d, x, FX_REDUCE_SUM));
+    say_values("stops", fx_sum(fx_dist_allreduce(d, large, FX_REDUCE_SUM)));
+    say_values("later", fx_dist_allreduce(d, x, FX_REDUCE_SUM));
+    say_values("kept", fx_mul(x, 2));
+    sleep(1); /* the launcher ends the other rank when one has ended */
 }
 
 /* The library that FX_DIST_BACKEND names has been joined by main. */
@@ -616,6 +640,7 @@ static const struct {
              {"gpu_trains", gpu_trains},
              {"gpu_plugins", gpu_plugins},
              {"gpu_aware", gpu_aware},
+             {"gpu_aware_stops", gpu_aware_stops},
              {"auto_sums", auto_sums},
              {"gpu_wire", gpu_wire}};
 

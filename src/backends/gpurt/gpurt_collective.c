@@ -44,6 +44,17 @@ static fx_status write_memory(const fx_device_queue *queue, void *to, const void
     return fxi_rt_write((fx_device *)(uintptr_t)queue->data, to, from, bytes);
 }
 
+static void *alloc(const fx_device_queue *queue, size_t bytes)
+{
+    return fxi_rt_alloc((fx_device *)(uintptr_t)queue->data, bytes);
+}
+
+static fx_status copy_memory(const fx_device_queue *queue, void *to, const void *from, size_t bytes)
+{
+    fx_device *device = (fx_device *)(uintptr_t)queue->data;
+    return fxi_rt_copy(device, to, device, from, bytes);
+}
+
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
 {
     fxi_rt_device *d = fxi_rt_of(device);
@@ -55,7 +66,9 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
                                    .pending = pending,
                                    .select = select_device,
                                    .read = read_memory,
-                                   .write = write_memory};
+                                   .write = write_memory,
+                                   .alloc = alloc,
+                                   .copy = copy_memory};
     char why[500] = "", text[700];
     fx_status status = fxi_rt_library_enter(d, operation);
     if (status)

@@ -37,6 +37,7 @@ static struct {
     bool ours;    /* the plugin initialised MPI, not the program */
     bool broken;  /* an operation failed; MPI_Finalize would wait for the other ranks, so it is not
                      called */
+    bool blocked; /* atomic: a thread is in an operation on memory of devices */
     const fxi_transport_host *host;
     long process;  /* process that joined; a forked child must not call MPI_Finalize */
     int64_t *sent; /* by rank: the number in the notice to it */
@@ -509,10 +510,12 @@ static fx_status run_on_devices(const fxi_transport_group *group, const fxi_tran
     if (!may_call(why, size))
         return FX_STATUS_STATE;
     MPI_Type_size(type_of(c->dtype), &width);
+    __atomic_store_n(&mpi.blocked, true, __ATOMIC_RELEASE);
     for (int64_t at = 0; at < c->count && code == MPI_SUCCESS; at += CHUNK) {
         const int64_t n = c->count - at < CHUNK ? c->count - at : CHUNK, skip = at * width;
         code = on_devices(c, (const char *)c->in + skip, (char *)c->out + skip, (int)n);
     }
+    __atomic_store_n(&mpi.blocked, false, __ATOMIC_RELEASE);
     if (code == MPI_SUCCESS)
         return FX_OK;
     mpi.broken = true;
@@ -570,10 +573,13 @@ static bool all_leave(void)
  * processes, which may still compute or save for a long time; so a rank waits for all others
  * without a time limit. A rank that failed does not call MPI_Finalize, which would wait forever; it
  * notifies the ranks that wait here. Notices have a communicator of their own, which failed
- * operations cannot disturb. */
+ * operations cannot disturb. If a thread is still in MPI after a time limit, no other thread may
+ * call MPI; the launcher then ends the other ranks. */
 static void leave(void)
 {
     int finalized = 1;
+    if (__atomic_load_n(&mpi.blocked, __ATOMIC_ACQUIRE))
+        return;
     if (mpi.host->process() != mpi.process || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized)
         return;
     if (mpi.broken) {
