@@ -3,7 +3,8 @@
 
 train_cases.c trains for 100 updates, with parts of the data that are even, or uneven with a rank that has none, and with
 sums of four gradients, and with gradients that are sent as BFloat16. The ranks must end with the same bits, and with the serial run's numbers: Float64 to 1e-12, Float32 to 1e-6 of the largest parameter.
-Then a rank is stopped: the others name it. With `cflux launch` a rank is killed, and the run that starts again from the
+In some of these runs they must have the same bits after every update.
+Then a rank is stopped: the others name it. With `cflux launch` a rank is killed: the job ends within 5 seconds, and the run that starts again from the
 checkpoint ends with the bits of an undisturbed one.
 Without an MPI and its plugin, the check prints a message and passes.
 Usage: check_training.py build-folder
@@ -16,11 +17,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import mpis
 from mpis import ENVIRONMENT
 
 BOUND = {"f64": 1e-12, "f32": 1e-6}
+ENDS = 5  # seconds in which a job must end after a rank has died
 TRIES = 6  # on a busy machine the thread that sends gradients may run only after the computation
 HALF = 5e-3  # of gradients that are sent as BFloat16: each mean has an error of at most 2⁻⁸, and there are 100 updates
 
@@ -60,6 +63,16 @@ def check_parameters(name, start, program, build, serial):
         check_numbers(f"{name}, {n} processes, {dtype}, {kind}", numbers(got), serial[dtype, kind == "sums"], HALF if kind == "half" else BOUND[dtype])
 
 
+def check_each_update(name, start, program, build):
+    """The ranks have the same bits after every update."""
+    for n, dtype, kind in ((2, "f64", "even"), (4, "f32", "uneven"), (3, "f32", "half"), (3, "f32", "divided")):
+        out = run(build, [*start, "-n", str(n), program, dtype, kind], more={"CFLUX_EACH_UPDATE": "1"})
+        found = re.findall(r"(?m)^\d: 100 updates have (\w+)$", out)
+        if len(found) != n or len(set(found)) != 1:
+            sys.exit(f"{name}, {n} processes, {dtype}, {kind}: other bits after an update\n{out}")
+        print(f"{name}, {n} processes, {dtype}, {kind}: the same bits after each of 100 updates")
+
+
 def check_stop(name, start, program, build, folder):
     out = run(build, [*start, "-n", "2", program, "f32", "even", os.path.join(folder, "stop"), "stop"], None)
     if "no answer from rank 1 within 3 s" not in out:
@@ -70,8 +83,13 @@ def check_stop(name, start, program, build, folder):
 def check_restart(name, mpirun, build, folder):
     program, cflux = os.path.join(build, "tests", "train_cases"), os.path.join(build, "tools", "cflux", "cflux")
     launch = [cflux, "launch", "--launcher", mpirun, "-n", "2"]
+    began = time.monotonic()
     whole = bits(run(build, [*launch, program, "f32", "even"]), 2)
+    alive = time.monotonic() - began
     died = run(build, [*launch, program, "f32", "even", os.path.join(folder, "dies"), "kill"], None)
+    more = time.monotonic() - began - 2 * alive
+    if more > ENDS:
+        sys.exit(f"{name}: the job ends {more:.1f} s later than one in which no rank dies\n{died}")
     again = run(build, [*launch, "--max-restarts", "2", program, "f32", "even", os.path.join(folder, "again"), "kill"])
     sentence = re.compile(r"(?m)^cflux launch: rank 1 on \S+ was killed by signal 9 \(Killed\); its last operation was number "
                           r"\d+, all_reduce \(mean\) of 21 Float32$")
@@ -175,6 +193,7 @@ def main():
     for name, command in mpis.installed(build):
         with tempfile.TemporaryDirectory() as folder:
             check_parameters(name, command, program, build, serial)
+            check_each_update(name, command, program, build)
             check_stop(name, command, program, build, folder)
             check_restart(name, f"mpirun.{name}", build, folder)
             check_divided(name, f"mpirun.{name}", build, folder)

@@ -14,7 +14,8 @@
  * for a second (delay), or before the update it calls another operation than the others (mismatch),
  * or runs COMMAND (command).
  * With rename, the rank kills itself before the call of rename() with this NUMBER (from 0) after
- * the start of the update. CFLUX_TIME_LIMIT: the seconds that a rank waits for another one.
+ * the start of the update. CFLUX_TIME_LIMIT: the seconds that a rank waits for another one. With
+ * CFLUX_EACH_UPDATE=1, each rank also prints a hash of its parameters after all updates.
  */
 #include <cflux.h>
 #include <fcntl.h>
@@ -167,6 +168,23 @@ static fx_status fail_in(const fault *f, int64_t k)
     return FX_OK;
 }
 
+/* FNV-1a of the bits of the parameters after each update. */
+static uint64_t hash = 14695981039346656037u;
+static int hashed; /* updates */
+
+static void add_to_hash(void *model)
+{
+    FX_SCOPE;
+    double all[64];
+    fx_array *p = fx_destructure(model);
+    const size_t bytes = (size_t)fx_length(p) * sizeof *all;
+    if (bytes > sizeof all || fx_read_as(p, FX_DTYPE_F64, all, fx_length(p)) != FX_OK)
+        return;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ ((unsigned char *)all)[i]) * 1099511628211u;
+    hashed++;
+}
+
 static void print_bits(void *model)
 {
     double all[64];
@@ -176,10 +194,13 @@ static void print_bits(void *model)
         return;
     /* The line is printed in one call, because launchers forward the output of the ranks in
      * pieces. */
-    char text[64 * 30];
+    char text[64 * 30 + 60];
     int at = snprintf(text, sizeof text, "%d:", fx_dist_rank(dist));
     for (int64_t i = 0; i < n; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, " %a", all[i]);
+    if (hashed > 0)
+        snprintf(text + at, sizeof text - (size_t)at, "\n%d: %d updates have %016llx",
+                 fx_dist_rank(dist), hashed, (unsigned long long)hash);
     for (int r = 0; r < fx_dist_rank(dist); r++)
         fx_dist_barrier(dist);
     printf("%s\n", text);
@@ -245,6 +266,8 @@ static fx_status train(const char *checkpoint, const fault *f)
             status = step(opt, model, x, y, k);
         if (status != FX_OK)
             return status;
+        if (getenv("CFLUX_EACH_UPDATE"))
+            add_to_hash(model);
         if (checkpoint && (k + 1) % EVERY == 0 && save(checkpoint, model, opt, k + 1) != FX_OK)
             return FX_STATUS_IO;
     }
