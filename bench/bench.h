@@ -62,7 +62,8 @@ extern const char *bench_program; /* the path of this executable */
 extern const char *bench_device;  /* device requested with --device; NULL: none */
 extern fx_dist *bench_group;      /* the processes of --processes; NULL: this one alone */
 
-extern bool bench_tiny; /* --tiny: sizes of a test (bench_gpu.c) */
+extern bool bench_each_array; /* --each-array: gradients are averaged one by one */
+extern bool bench_tiny;       /* --tiny: sizes of a test (bench_gpu.c) */
 
 /* Measures evaluations that are queued on the device one after the other. */
 bool bench_measure_queued(const bench_case *c, bench_row *out);

@@ -9,7 +9,9 @@
  *   bench_runner --device opencl:0 device/       measures a device (bench_devices.c)
  *   bench_runner --device cuda:0 [--tiny] gpu/   the cases of large GPUs (bench_gpu.c)
  *   mpirun -n 2 bench_runner --processes train/  each process trains on batches of its own; rank 0
- *                                                prints the rows (peer_ddp.py, scaling.py)
+ *                                                prints the rows (peer_ddp.py, scaling.py);
+ *                                                --each-array: one exchange for each array of a
+ *                                                gradient, without buckets (buckets.py)
  *   bench_runner --count NAME CALLS     only calls the body of a case, for counting instructions
  *
  * By default the program loads the oneDNN plugin of the build folder, if it was built; with
@@ -33,6 +35,7 @@ static const bench_case *tables[] = {
 enum { TABLES = sizeof tables / sizeof tables[0], OF_DEVICES = TABLES - 3 };
 static const char *program = "cflux";
 fx_dist *bench_group;
+bool bench_each_array;
 static bool is_peer;
 static int threads = 1;
 
@@ -283,6 +286,8 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "--processes") == 0) {
             if (!join_group())
                 return fx_error_print(stderr);
+        } else if (strcmp(argv[i], "--each-array") == 0) {
+            bench_each_array = true;
         } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
             bench_seconds = atof(argv[++i]);
         } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {

@@ -70,7 +70,8 @@ static void open_network(bench_state *s)
         fx_set(&s->x, fxi_randn(FX_DTYPE_F32, n, c->size));
     fx_set(&s->model, (void *)c->model());
     fx_rule *adam = fx_adam(.eta = 1e-4);
-    fx_set(&s->opt, fx_setup(bench_group ? fx_dist_optimiser(bench_group, adam) : adam, s->model));
+    const bool joined = bench_group && !bench_each_array;
+    fx_set(&s->opt, fx_setup(joined ? fx_dist_optimiser(bench_group, adam) : adam, s->model));
     if (c->flag == 0) {
         fx_set(&s->y, fx_square(s->x));
     } else if (c->flag > 0) {
@@ -91,10 +92,19 @@ static fx_array *loss_of_step(bench_state *s)
                            : fx_mse(out, s->y);
 }
 
+static fx_array *average(fx_array *gradient, void *user)
+{
+    (void)user;
+    return fx_dist_allreduce(bench_group, gradient, FX_REDUCE_MEAN);
+}
+
 static void train_in_scope(bench_state *s)
 {
     fx_array *loss = fx_want(loss_of_step(s));
-    fx_update(s->opt, s->model, fx_gradient(loss, s->model));
+    void *gradient = fx_gradient(loss, s->model);
+    if (bench_group && bench_each_array)
+        gradient = fx_fmap_with(average, NULL, gradient);
+    fx_update(s->opt, s->model, gradient);
 }
 
 static void train(bench_state *s)
