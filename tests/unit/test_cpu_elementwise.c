@@ -3,6 +3,8 @@
  * allocation. */
 #include "cpu_check.h"
 #include "cpu_parallel.h"
+#include "cpu_program.h"
+#include "cpu_simd.h"
 
 /* Runs a program over operands. */
 static step_run run_program(const fx_instr *program, int ninstr, int nin, const operand *const *in,
@@ -651,6 +653,100 @@ static void rows_of_slices(void **state)
     fx_set_num_threads(threads);
 }
 
+/* ---- results that bypass the caches ------------------------------------------------------------
+ */
+enum { STREAMED = 1000, ROUNDED_UP = STREAMED + 32 };
+
+/* Runs the program with args.stream for elements from … to − 1; the result begins `skip` elements
+ * after a cache line. The elements around it keep their values. */
+static void check_streamed(const fxi_program *p, const void *const *in, const float *const *wanted,
+                           int nout, int skip, int64_t from, int64_t to)
+{
+    static _Alignas(64) float out[2][ROUNDED_UP];
+    void *const outs[] = {out[0] + skip, out[1] + skip};
+    for (int o = 0; o < 2; o++)
+        for (int i = 0; i < ROUNDED_UP; i++)
+            out[o][i] = -7;
+    fxi_program_run(
+        p, &(fxi_program_args){.in = in, .out = outs, .from = from, .to = to, .stream = true});
+    for (int o = 0; o < nout; o++)
+        for (int64_t i = 0; i < ROUNDED_UP; i++) {
+            const int64_t k = i - skip;
+            assert_true(out[o][i] == (k >= from && k < to ? wanted[o][k] : -7));
+        }
+}
+
+/* x ∘ y for each operation with such a loop, and for two without one; y or x may be one number. */
+static void streamed_results(void **state)
+{
+    static const struct {
+        fx_op op;
+        double (*ref)(double, double);
+    } ops[] = {{FX_OP_ADD, ref_add},
+               {FX_OP_SUB, ref_sub},
+               {FX_OP_MUL, ref_mul},
+               {FX_OP_DIV, ref_div},
+               {FX_OP_MAX, ref_max}};
+    static float x[STREAMED], y[STREAMED], first[STREAMED], second[STREAMED];
+    const fx_tensor vector = {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {STREAMED}, .stride = {1}},
+                    number = {.dtype = FX_DTYPE_F32, .ndim = 0};
+    const char *const isa[] = {"base", "avx2", "avx512"}, *before = fxi_cpu_simd()->name;
+    int runs = 0;
+    (void)state;
+    for (int i = 0; i < STREAMED; i++) {
+        x[i] = 0.01F * (float)(i % 397) - 2;
+        y[i] = 0.003F * (float)(i % 211) + 0.5F;
+    }
+    for (size_t s = 0; s < sizeof isa / sizeof isa[0]; s++) {
+        if (!fxi_cpu_simd_choose(isa[s]))
+            continue;
+        for (size_t k = 0; k < sizeof ops / sizeof ops[0]; k++)
+            for (int form = 0; form < 3; form++) {
+                const fx_tensor in[] = {form == 2 ? number : vector, form == 1 ? number : vector};
+                /* z = x ∘ y; both −x·y, which is not the last result, and z are outputs. */
+                const fx_instr program[] = {{.op = FX_OP_MUL,
+                                             .dtype = FX_DTYPE_F32,
+                                             .from = FX_DTYPE_F32,
+                                             .nsrc = 2,
+                                             .src = {1, 0}},
+                                            {.op = (uint8_t)ops[k].op,
+                                             .dtype = FX_DTYPE_F32,
+                                             .from = FX_DTYPE_F32,
+                                             .nsrc = 2,
+                                             .src = {0, 1}}};
+                for (int nout = 1; nout <= 2; nout++) {
+                    const fxi_program_spec spec = {
+                        .program = {(fx_instr *)(uintptr_t)(program + 2 - nout), nout},
+                        .nin = 2,
+                        .nout = nout,
+                        .in = in,
+                        .length = STREAMED,
+                        .out = {(uint8_t)(1 + nout), 2}};
+                    const float *const wanted[] = {first, second};
+                    void *p = NULL;
+                    for (int i = 0; i < STREAMED; i++) {
+                        const float a = x[form == 2 ? 0 : i], b = y[form == 1 ? 0 : i];
+                        first[i] = (float)ops[k].ref(a, b);
+                        second[i] = b * a;
+                    }
+                    assert_int_equal(fxi_program_make(&spec, &p), FX_OK);
+                    for (int skip = 0; skip < 17; skip += skip < 3 ? 1 : 7)
+                        for (int64_t from = 0; from <= 512; from += 256) {
+                            check_streamed(p, (const void *[]){x, y}, wanted, nout, skip, from,
+                                           STREAMED);
+                            check_streamed(p, (const void *[]){x, y}, wanted, nout, skip, from,
+                                           from + 1 + skip);
+                            runs += 2;
+                        }
+                    fxi_program_free(p);
+                }
+            }
+    }
+    assert_true(fxi_cpu_simd_choose(before));
+    print_message("%d runs\n", runs);
+    assert_true(runs >= 900);
+}
+
 static void unknown_combination_is_an_error(void **state)
 {
     (void)state;
@@ -677,6 +773,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(mixed_types_in_place),
     cmocka_unit_test(values_of_runs),
     cmocka_unit_test(rows_of_slices),
+    cmocka_unit_test(streamed_results),
     cmocka_unit_test(unknown_combination_is_an_error),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -78,6 +78,7 @@ const fxi_simd FXI_ISA_NAME = {
     .store = tile_store,
     .stream = stream,
     .stream_end = stream_end,
+    .streamed = tile_streamed,
     .reduce = tile_reducers,
     .sum_wide = &sum_wide,
     .sum_of_sqdev = &sum_of_sqdev,

@@ -639,19 +639,34 @@ typedef struct runner {
     uint8_t copied[FXI_PROGRAM_OUTPUTS]; /* other outputs that have memory: they are copied from
                                             tiles */
     int nmoving, ncopied;
-    int64_t stretch_end; /* where the current stretch ends */
+    fxi_tile_fn streamed; /* instead of the last call's loop; NULL: that loop */
+    int64_t stretch_end;  /* where the current stretch ends */
 } runner;
 
+/* The loop that computes output o past the caches, if the last call computes the output and has
+ * such a loop; else NULL. */
+static fxi_tile_fn streamed_loop(const runner *r, int o)
+{
+    const call *last = r->p->calls + r->p->ncalls - 1;
+    if (r->p->ncalls == 0 || last->to != r->p->out[o].location)
+        return NULL;
+    for (const fxi_tile_fn(*pair)[2] = fxi_cpu_simd()->streamed; (*pair)[0]; pair++)
+        if ((*pair)[0] == last->loop)
+            return (*pair)[1];
+    return NULL;
+}
+
 /* May output o be computed directly in its memory? Not if a later instruction reads that memory as
- * an operand, and not if the result bypasses the caches, which needs a finished tile. */
-static bool computed_in_place(const runner *r, int o)
+ * an operand, and not if the result bypasses the caches, which without a loop for it needs a
+ * finished tile. */
+static bool computed_in_place(const runner *r, int o, fxi_tile_fn streamed)
 {
     const char *to = r->args->out[o];
     for (uint32_t later = r->p->out[o].read_later; later; later &= later - 1)
         /* Addresses are known only now, because each run binds its own buffers. */
         if (r->args->in[__builtin_ctz(later)] == to)
             return false;
-    return !r->args->stream;
+    return !r->args->stream || streamed;
 }
 
 static void bind_outputs(runner *r)
@@ -660,7 +675,10 @@ static void bind_outputs(runner *r)
     for (int o = 0; o < p->nout; o++) {
         const output *out = &p->out[o];
         char *to = r->args->out ? r->args->out[o] : NULL;
-        if (to && computed_in_place(r, o)) {
+        const fxi_tile_fn streamed = to && r->args->stream ? streamed_loop(r, o) : NULL;
+        if (streamed)
+            r->streamed = streamed;
+        if (to && computed_in_place(r, o, streamed)) {
             r->at[out->location] = to + r->args->from * out->size;
             r->moving[r->nmoving++] = (moving){out->location, out->size};
             continue;
@@ -804,7 +822,7 @@ static void run_tiles(runner *r, fxi_walk *walks)
         load_operands(r, walks, at, n);
         for (const call *c = p->calls, *end = c + p->ncalls; c < end; c++) {
             const void *const src[] = {r->at[c->src[0]], r->at[c->src[1]], r->at[c->src[2]]};
-            c->loop(r->at[c->to], src, n, c->attr);
+            (r->streamed && c + 1 == end ? r->streamed : c->loop)(r->at[c->to], src, n, c->attr);
         }
         copy_outputs(r, at, n);
         if (a->sink)
@@ -831,6 +849,7 @@ void fxi_program_run(const fxi_program *p, const fxi_program_args *args)
     r.args = args;
     r.scratch = scratch;
     r.nmoving = r.ncopied = 0;
+    r.streamed = NULL;
     bind(&r, walks);
     run_tiles(&r, walks);
     /* The fence that stores past the caches need before another thread may read them. */

@@ -370,6 +370,9 @@ typedef struct fxi_simd {
      * threads may read the array only then. */
     void (*stream)(void *d, const void *s, size_t bytes);
     void (*stream_end)(void);
+    /* Pairs of loops with the same results; those of the second one bypass the caches. The last
+     * pair is NULL. */
+    const fxi_tile_fn (*streamed)[2];
     const fxi_reducer (*reduce)[FXI_C_COUNT]; /* [fx_reduce][type] */
     const fxi_reducer *sum_wide;              /* sum of Float32 with a Float64 result */
     const fxi_reducer *sum_of_sqdev; /* the same sum, from the accumulators of FX_REDUCE_SQDEV */
