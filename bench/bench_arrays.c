@@ -5,6 +5,10 @@
  * does. A transpose is a view, so its row requests the elements of the view as one dense vector.
  */
 #include "bench.h"
+#include "cpu_parallel.h"
+#include "cpu_simd.h"
+
+#include <string.h>
 
 /* size: that of x. */
 static void open_array(bench_state *s)
@@ -51,6 +55,36 @@ static fx_array *normal(bench_state *s)
 static fx_array *uniform(bench_state *s)
 {
     return fx_rand(s->which->size[0]);
+}
+
+/* ---- what memory allows (limits.py): a copy, shared among the threads ------------------------ */
+static void open_copy(bench_state *s)
+{
+    fx_set(&s->x, fx_randn(s->which->size[0]));
+    fx_set(&s->y, fx_zeros(s->which->size[0]));
+    fx_eval(fx_tuple(s->x, s->y));
+}
+
+/* Arrays that exceed the caches are written past them, which was faster than memcpy. */
+static void copy_part(void *user, int64_t part)
+{
+    const bench_state *s = user;
+    float *y = (float *)(uintptr_t)fx_data(s->y); /* no other array reads it */
+    const float *x = fx_data(s->x);
+    int64_t from, to;
+    fxi_cpu_range(s->which->size[0], fx_num_threads(), part, &from, &to);
+    const size_t bytes = sizeof *x * (size_t)(to - from);
+    if (s->which->flag) {
+        fxi_cpu_simd()->stream(y + from, x + from, bytes);
+        fxi_cpu_simd()->stream_end();
+    } else {
+        memcpy(y + from, x + from, bytes);
+    }
+}
+
+static void copy(bench_state *s)
+{
+    fxi_cpu_parallel(fx_num_threads(), copy_part, s);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -281,6 +315,8 @@ static fx_array *batched(bench_state *s)
     }
 
 const bench_case bench_arrays[] = {
+    {.name = "limit/copy-1e6", .setup = open_copy, .body = copy, .size = {1000000}},
+    {.name = "limit/copy-25e6", .setup = open_copy, .body = copy, .size = {25000000}, .flag = true},
     VALUE("chain/1e4", open_array, chain, 10000),
     GRADIENT("chain/1e4", open_array, chain, 10000),
     VALUE("chain/1e6", open_array, chain, 1000000),

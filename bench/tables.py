@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes the tables of README.md and docs/performance.md from the result files of one day.
 
-Usage: tables.py DATE [--readme]
+Usage: tables.py DATE [--readme | --limits]
 
 DATE is the first part of the names of the files in bench/results, such as 2026-11-27. Without an option it prints
 one table for one thread, and another for two if there are such files. --readme prints a line of the README's table
-for each of its cases.
+for each of its cases. --limits compares each case with the least time that the machine needs for it (limits.py): the
+share is that time divided by the time of cflux.
 """
 import os
 import sys
@@ -13,6 +14,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import compare  # noqa: E402
+import limits  # noqa: E402
 import run  # noqa: E402
 
 PEERS = {"torch": "PyTorch", "torch-tuned": "PyTorch tuned", "jax": "JAX", "openblas": "OpenBLAS"}
@@ -102,16 +104,39 @@ def readme_table(folder, date):
     return lines
 
 
+def limits_table(folder, date, threads):
+    """Returns the table and the rates as a line below it; an empty list if the run has not measured the rates."""
+    ours, _, peers = results(folder, date, threads)
+    of_run = limits.rates(ours, [peer.rows for peer in peers])
+    if not of_run:
+        return []
+    lines = [line(["case", "cflux", "limit", "share", "of", "best peer's share"]), "|---|---:|---:|---:|---|---:|"]
+    for case, row in ours.items():
+        found = limits.limit(case, of_run)
+        if found is None:
+            continue
+        least, arithmetic = found
+        peer = best_peer(peers, case)
+        lines.append(line([case, compare.shown(row), compare.quantity(least, "us"), f"{least / row['median']:.2f}",
+                           "arithmetic" if arithmetic else "memory",
+                           f"{least / peer[1]['median']:.2f}" if peer else "–"]))
+    flops, near, far = of_run
+    return [*lines, "", f"Arithmetic: {flops / 1e3:.0f} GF/s. Memory: {near / 1e3:.1f} GB/s within the caches, "
+                        f"{far / 1e3:.1f} beyond them, read and written."]
+
+
+TABLES = {"--readme": lambda folder, date: [readme_table(folder, date)],
+          "--limits": lambda folder, date: [limits_table(folder, date, threads) for threads in (1, 2)],
+          "": lambda folder, date: [full_table(folder, date, threads) for threads in (1, 2)]}
+
+
 def main(argv):
-    folder = os.path.join(HERE, "results")
-    if len(argv) == 2 and argv[1] == "--readme":
-        print("\n".join(readme_table(folder, argv[0])))
-        return 0
-    if len(argv) != 1:
+    date, option = (argv + ["", ""])[:2]
+    if not date or option not in TABLES or len(argv) > 2:
         print(__doc__.strip(), file=sys.stderr)
         return 2
-    for threads in (1, 2):
-        print("\n".join(full_table(folder, argv[0], threads)) + "\n")
+    for table in TABLES[option](os.path.join(HERE, "results"), date):
+        print("\n".join(table) + "\n")
     return 0
 
 

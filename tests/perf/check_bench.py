@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/run.py, bench/tables.py, bench/peer.py and bench/peer_ddp.py with small programs in place of cflux and the peers: rows, time limits, the table,
-result files, and what is said about cases and peers that were not measured. Needs no peer.
+"""bench/run.py, tables.py, limits.py, peer.py and peer_ddp.py with small programs in place of cflux and the peers: rows,
+time limits, the tables, result files, and what is said about cases and peers that were not measured. Needs no peer.
 
   check_bench.py
 """
@@ -8,12 +8,14 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 import time
 
 BENCH = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "bench")
 sys.path.insert(0, BENCH)
+import limits  # noqa: E402
 import peer  # noqa: E402
 import peer_ddp  # noqa: E402
 import run  # noqa: E402
@@ -185,6 +187,53 @@ def check_tables(folder, date):
           ["| rows of b | 2 ms | 1 ms (JAX) | 0.50 |"])
 
 
+def names_in(file):
+    """The names of the cases that the macros of a file of the benchmark program make."""
+    with open(os.path.join(BENCH, file), encoding="utf-8") as f:
+        found = re.findall(r'(VALUE|GRADIENT|ALONG|PRODUCT|CONVOLUTION|\.name = )\(?"([^"]*[^"/])"', f.read())
+    prefix, suffix = {"PRODUCT": "matmul/", "CONVOLUTION": "conv/"}, {"GRADIENT": "-gradient"}
+    return [prefix.get(macro, "") + name + suffix.get(macro, "") for macro, name in found]
+
+
+def check_limits(folder):
+    """Operations and bytes that were counted by hand, a limit for each case of arrays, and the table."""
+    def total(case):
+        return tuple(sum(x) for x in zip(*limits.parts_of(case)))
+
+    # One image of LeNet-5: 24² positions of 6 filters of 25 weights, 8² of 16 of 150, and 256-120-84-10.
+    lenet = 2 * (24 * 24 * 6 * 25 + 8 * 8 * 16 * 150 + 256 * 120 + 120 * 84 + 84 * 10)
+    first = 2 * 24 * 24 * 6 * 25
+    weights = 6 * 25 + 6 + 16 * 150 + 16 + 256 * 120 + 120 + 120 * 84 + 84 + 84 * 10 + 10
+    check("LeNet's prediction", total("forward/lenet-b64")[0], 64 * lenet)
+    check("LeNet's training step", total("train/lenet-b64")[0], 64 * (3 * lenet - first))
+    check("Adam's bytes", limits.parts_of("record/lenet-b64")[-1], (0, 24 * weights))
+    check("a dense layer", total("matmul/256x64x784"), (2 * 256 * 64 * 784, 4 * (256 * 784 + 784 * 64 + 256 * 64)))
+    check("a strided convolution", limits.conv(2, 56, 3, 64, 64, 4, stride=2, pad=1),
+          (2 * 9 * 64 * 64 * 28 * 28 * 4, 4 * (56 * 56 * 64 * 4 + 9 * 64 * 64 + 28 * 28 * 64 * 4)))
+    check("a transposed convolution", limits.conv(2, 28, 4, 64, 64, 4, stride=2, pad=1, transposed=True),
+          (2 * 16 * 64 * 64 * 28 * 28 * 4, 4 * (28 * 28 * 64 * 4 + 16 * 64 * 64 + 56 * 56 * 64 * 4)))
+    check("a depthwise convolution", limits.conv(2, 56, 3, 64, 64, 4, pad=1, groups=64)[0], 2 * 9 * 64 * 56 * 56 * 4)
+    cases = [name for file in ("bench_arrays.c", "bench_convolutions.c") for name in names_in(file)]
+    check("cases without a limit", [name for name in cases if not limits.parts_of(name)],
+          ["limit/copy-1e6", "limit/copy-25e6"])
+    check("at least 60 cases", len(cases) >= 60, True)
+    rows = {"cpu": {"limit/copy-1e6": 100, "limit/copy-25e6": 5000, "rows/softmax-1000x1024": 204.8,
+                    "matrix/sum-4096-strided": 1677.7216, "matmul/512x512x512": 2000, "graph/record": 1},
+            "torch": {"matmul/2048x2048x2048": 85899.34592, "rows/softmax-1000x1024": 128}}
+    for kind, times in rows.items():
+        with open(os.path.join(folder, f"2020-01-01-{kind}.jsonl"), "w", encoding="utf-8") as f:
+            for case, time_ in times.items():
+                f.write(json.dumps({"row": "case", "case": case, "variant": "eager", "median": time_, "unit": "us"}) + "\n")
+    check("the table of limits", tables.limits_table(folder, "2020-01-01", 1),
+          ["| case | cflux | limit | share | of | best peer's share |",
+           "|---|---:|---:|---:|---|---:|",
+           "| rows/softmax-1000x1024 | 205 µs | 102 µs | 0.50 | memory | 0.80 |",
+           "| matrix/sum-4096-strided | 1.68 ms | 1.68 ms | 1.00 | memory | – |",
+           "| matmul/512x512x512 | 2 ms | 1.34 ms | 0.67 | arithmetic | – |",
+           "", "Arithmetic: 200 GF/s. Memory: 80.0 GB/s within the caches, 40.0 beyond them, read and written."])
+    check("no limits without the rates", tables.limits_table(folder, "2020-01-02", 1), [])
+
+
 def check_missing(folder):
     """Without peers, run.py names them; a Python without the module is not taken."""
     check("no Python with the module", run.python_with("cflux_no_such_module", [sys.executable, "/no/python"]), None)
@@ -209,6 +258,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_processes()
     check_program()
     check_run(temporary)
+    check_limits(temporary)
     check_missing(temporary)
-assert checks >= 40, checks
-print(f"{checks} checks of run.py, tables.py, peer.py and peer_ddp.py")
+assert checks >= 50, checks
+print(f"{checks} checks of run.py, tables.py, limits.py, peer.py and peer_ddp.py")
