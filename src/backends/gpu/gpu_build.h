@@ -35,7 +35,7 @@
  *     FX_GROUP            work-items of a group; FX_ITEM the work-item in it
  *     FX_GROUP_X, _Y, _Z  the group; all of these are fx_ints
  *     FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost level, aligned to a
- *                         vector; in types of pointers to it FX_SHARED
+ *                         vector; pointers to it have the type FX_SHARED T *
  *     FX_BARRIER;         waits for the group's work-items, and their writes to local memory
  *     FX_PACK(T, n, V, m) a union of n elements and m vectors (gpu_pack.c)
  *     FX_ADDRESS(x)       the low 32 bits of a pointer's address

@@ -23,7 +23,7 @@
  * work space, and a second kernel adds them, always in the same order: no atomics, and the same
  * bits in every run.
  *
- * Convolutions that are faster by tiles (gpu_conv_tile.c) are computed as products of matrices are
+ * Convolutions that are faster by tiles (gpu_conv_tile.c) are computed like products of matrices
  * (conv_tiles.cl), with the same parameters. WEIGHT multiplies the padding there, and is repaired
  * if gy is infinite somewhere (gpu_repair.c).
  *

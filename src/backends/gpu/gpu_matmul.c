@@ -1,10 +1,10 @@
 /* gpu_matmul.c: matrix products of all types, in batches, with an epilogue.
  *
  * One kernel text has the tile's sizes as constants. A group computes a tile of BM×BN elements: it
- * moves along the inner axis by BK elements at a time, copies its parts of both operands into local
- * memory, whatever their strides are, and each work-item multiplies the parts for its RM×RN
- * elements from there in registers. The elements of one work-item are TX (and TY) apart, so that
- * neighbours read and write neighbouring memory.
+ * moves along the inner axis by BK elements at a time and copies its parts of both operands,
+ * whatever their strides are, into local memory. From there each work-item reads what its RM×RN
+ * elements need, and adds the products in registers. The elements of one work-item are TX (and TY)
+ * apart, so that neighbours read and write neighbouring memory.
  *
  * On GPUs a group has 16×16 work-items (in some tiles of CUDA 16×8), and each computes one block of
  * RM×RN elements. A CPU runs the work-items of a group one after another, so there a group is a
@@ -16,7 +16,8 @@
  * Devices with instructions for small matrices multiply 16-bit floats with them (matrix.cl). There
  * a warp has the block instead of a work-item. NVIDIA's devices since sm_80 also copy into local
  * memory while they compute. Their largest tile needs more local memory than a launch usually has,
- * so the launch asks for it: with smaller tiles, reading operands from the cache would limit them.
+ * so the launch asks for it: with smaller tiles, reading operands from the cache would limit
+ * the speed.
  *
  * 16-bit floats are added in Float32, and integers modulo their width. The sum is rounded to the
  * output's type before the epilogue's first instruction, as if the product were a step of its own.

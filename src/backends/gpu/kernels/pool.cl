@@ -4,7 +4,7 @@
 
 // OVER_XS(d, n) divides n, which is not negative, by XS(d); OVER_YS, OVER_STRIDE and OVER_DILATION
 // likewise. Along axis 0, OVER_XS divides by the number of packs in a row of x: a work-item over
-// positions has PACK neighbours.
+// positions has PACK neighbours. In pool_tiles, OVER_YS(0, n) divides by YS(0) / WINDOWS.
 // SPAN(d): the most windows that contain one position or, along axis 0, a position of one pack.
 // INSIDE(d): no window reaches into the padding along the axis.
 // NaN is larger than every number, and the first of several equal elements stays.

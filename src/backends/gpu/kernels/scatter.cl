@@ -22,7 +22,7 @@ FX_FN void fx_fold(FX_GLOBAL fx_u@bits@ *at, T q) {
     for (;;) {
         const T p = @from_bits@(was);
         const fx_u@bits@ now = @to_bits@((T)(@merged@));
-// No exchange if the value stays the same, which MAX and MIN allow.
+// No exchange if the value stays the same, as often with MAX and MIN.
         const fx_u@bits@ seen = now == was ? was : fx_cas@bits@(at, was, now);
         if (seen == was) return;
         was = seen; } }
