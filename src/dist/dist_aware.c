@@ -10,10 +10,10 @@
  *
  * The members have agreed on the operation in host memory before, with the time limit. The function
  * of MPI then blocks: Open MPI supports addresses of GPUs in blocking reductions and broadcasts,
- * but not in nonblocking ones. So a thread calls it, for which this one waits, at most until the
- * time limit. MPI gets only addresses of buffers that belong to the group and are never freed,
- * because nothing ends its function: it may still write to them after the time limit. MPI has no
- * mean, so ops/collective.c records means as sums.
+ * but not in nonblocking ones. So another thread calls it, and the caller waits for that thread, at
+ * most until the time limit. MPI gets only addresses of buffers that belong to the group and are
+ * never freed, because nothing ends its function: it may still write to them after the time limit.
+ * MPI has no mean, so ops/collective.c records means as sums.
  */
 #include "dist_group.h"
 

@@ -112,9 +112,8 @@ static const fxi_device_transport *library_for(const fx_dist *d, const char *bac
 }
 
 /* Takes a step only if the library computes it as the host does. NCCL adds 16-bit floats in 16
- * bits, and its maxima and minima ignore NaN; MPI cannot apply the maxima and minima of this
- * library to device memory, and has no mean. A reduction to one member is left to the host because
- * it is rare. */
+ * bits, and its maxima and minima ignore NaN; MPI cannot apply cflux's maxima and minima to device
+ * memory, and has no mean. A reduction to one member is left to the host because it is rare. */
 bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step)
 {
     const fx_dist *d = self->user;

@@ -105,7 +105,7 @@ static combine *const folds[FX_REDUCE_COUNT][FX_DTYPE_COUNT] = {
     [FX_REDUCE_MIN] = ALL_TYPES(min),
     [FX_REDUCE_MEAN] = {[FX_DTYPE_F32] = sum_f32, [FX_DTYPE_F64] = sum_f64}};
 
-/* The last step of a mean: y = (a + b) / size. A product with the reciprocal has the same bits if
+/* The end of a mean: y = (a + b) / size. A product with the reciprocal has the same bits if
  * `size` is a power of 2, and takes a quarter of the time. */
 #define MEAN(name, T)                                                                              \
     BEST_VECTORS static void name(void *restrict to, const void *restrict left,                    \
@@ -211,12 +211,12 @@ static void fold(const fxi_window *w, const piece *p, int64_t from, int64_t unti
             apply(block[k % 2], so_far, w->rank == k ? p->in + at : buffer_of(w, p, k) + at, n);
             so_far = block[k % 2];
         }
-        char *const place = to + (at - from),
-                    *result = place == p->in + at ? block[last % 2] : place;
+        char *const target = to + (at - from),
+                    *result = target == p->in + at ? block[last % 2] : target;
         finish_fold(w, p->call, result, so_far,
                     w->rank == last ? p->in + at : buffer_of(w, p, last) + at, n);
-        if (result != place)
-            memcpy(place, result, (size_t)bytes);
+        if (result != target)
+            memcpy(target, result, (size_t)bytes);
         if (also)
             memcpy(also + (at - from), result, (size_t)bytes);
     }
