@@ -102,8 +102,8 @@ static fx_status find_strays(const call *c)
 }
 
 /* May output k have the memory of an input? Elementwise and foreach steps read an element before
- * they write it. A row step may write only the output of its last instruction on elements over an
- * input: its other outputs are written while the step still reads. */
+ * they write it. In a row step, only the output of the last instruction on elements may: other
+ * outputs are written while the step still reads. */
 static bool may_write_over(const fx_step *s, int32_t k)
 {
     if (s->cls == FX_CLASS_FOREACH)

@@ -26,10 +26,10 @@
  *   m       the 16 arrays of sums for a group of columns
  *   z       Aᵀ·m·A: for each column the upper outputs of all tiles, then the lower ones
  *
- * With a dilation of d, the outputs whose positions have the same remainder modulo d read only
- * inputs whose positions have one remainder, too, as neighbours: they form a part, which is
- * computed as an image of its own. Parts are gathered when rows are copied into x, and spread when
- * outputs are copied out. All parts have the size of the largest.
+ * With a dilation of d, outputs whose positions have the same remainder modulo d form a part. The
+ * inputs that they read have one remainder too, and taps are neighbours among these inputs: so a
+ * part is computed as an image of its own. Parts are gathered when rows are copied into x, and
+ * spread when outputs are copied out. All parts have the size of the largest.
  *
  * The sums of an element have one order, whatever the unit and the tile are in which it is
  * computed. So the bits depend neither on the number of threads nor on the other images of a batch.

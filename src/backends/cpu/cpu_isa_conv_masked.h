@@ -13,9 +13,9 @@
  * in their order.
  *
  * A column is an output channel, as in a matrix product, but a column of the kernel is its K taps
- * at one position along axis 0. K, the rows of a kernel, is a constant, and its columns are
- * counted. S (the stride), R and N are constants too: the sums are registers only if all loops over
- * them are unrolled.
+ * at one position along axis 0. K, the number of rows of a kernel, is a constant; the number of its
+ * columns is not. S (the stride), R and N are constants too: the sums are registers only if all
+ * loops over them are unrolled.
  */
 #if defined(FXI_LANES_F32)
 enum {

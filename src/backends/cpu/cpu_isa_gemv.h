@@ -41,8 +41,8 @@ enum { FXI_GEMV_COLUMNS = 8, FXI_GEMV_GROUPS = 2 };
 
 /* Adds the terms of one cache line of M groups of L rows to the sums of the groups. */
 #if FXI_VECTOR_BYTES == 64
-/* A vector is a whole line, so each line is loaded once. The 16 bytes with even and with odd
- * numbers of a, then those of b: */
+/* A vector is a whole line, so each line is loaded once. These choose every second piece of 16
+ * bytes, from the first or from the second on, of a and then of b: */
 #define FXI_EVEN64(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13)
 #define FXI_ODD64(a, b)  __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15)
 /* Piece b of part[g] (16 bytes) has one term, the same for all g, of the rows of group g.

@@ -5,9 +5,9 @@
  * (tests/unit/test_cpu_math.c measures it for each instruction set). With AVX-512 they take 0.2 to
  * 0.4 ns an element; the C library's take 2 to 10. The polynomial of log is that of Cephes
  * (Moshier, single precision); those of exp, expm1 and erf are minimax fits of our own, each with
- * its largest error in a comment. Adding and subtracting 1.5·2²³ rounds to an integer, because SSE2
- * has no rounding instruction. Scaling by 2ⁿ is two multiplications, which overflow and underflow
- * gradually as they should; AVX-512 has an instruction for it, which gives the same bits
+ * its largest error in a comment. To round to an integer, 1.5·2²³ is added and subtracted, because
+ * SSE2 has no rounding instruction. Scaling by 2ⁿ is two multiplications, which overflow and
+ * underflow gradually as they should; AVX-512 has an instruction for it, which gives the same bits
  * (FXI_SCALE_F32). Functions whose intermediate results need more digits than Float32 has (sin,
  * cos, pow, atan2) are in cpu_isa_wide.h.
  */

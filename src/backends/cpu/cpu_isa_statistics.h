@@ -6,8 +6,8 @@
 /* One pass over memory instead of two: with p the first element, Σ(x − mean)² = Σ(x − p)² − (Σ(x −
  * p))²/n. At most a factor of n cancels, because p is one of the numbers that deviate, and all is
  * computed in double: the result is as exact as two passes give, whatever the mean. A later part is
- * added with its sums moved to the pivot of the first. n accumulators are the number of terms so
- * far, then n pivots, n sums and n sums of squares. */
+ * added with its sums moved to the pivot of the first. Memory of n accumulators: the number of
+ * terms so far, then n pivots, n sums and n sums of squares. */
 typedef struct deviations {
     double *terms, *pivot, *sum, *square;
 } deviations;
@@ -204,8 +204,8 @@ static void rdev_total(const void *acc, int64_t n, void *out)
             ((T *)out)[i] = (T)deviation_square(&d, i);                                            \
     }
 
-/* Σ(x − p) and Σ(x − p)² of the later part, moved from its pivot to this one's: each term grows by
- * the distance of the pivots. */
+/* Σ(x − p) and Σ(x − p)² of the later part, moved from its pivot to that of `acc`: each term grows
+ * by the distance of the pivots. */
 static void rdev_merge(void *acc, const void *later, int64_t n)
 {
     const deviations a = deviations_at(acc, n), b = deviations_at(later, n);
@@ -227,8 +227,8 @@ FXI_DEVIATIONS(rdev_f64, double, f64)
 /* ---- the index of an extreme ----------------------------------------------------------------- */
 /* The index of the first NaN if there is one, else of the first element that no other exceeds.
  * Blocks are reduced with the plain maximum, which is fast; only the block that holds the best
- * value is searched for its index, once at the end. n accumulators are the number of terms so far,
- * then n indices, then n of the elements there. */
+ * value is searched for its index, once at the end. Memory of n accumulators: the number of terms
+ * so far, then n indices, then the n elements at these indices. */
 /* The search at the end reads one block, so shorter blocks would shorten it, but each block begins
  * a new reduction. Columns are taken WIDTH at a time, because their tables are on the stack, in
  * blocks of as many rows as `_col` reads at a time. */

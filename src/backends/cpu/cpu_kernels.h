@@ -112,8 +112,8 @@ fxi_gemm_plan *fxi_cpu_gemm_prepare(int dtype, const fxi_gemm *g);
 /* d: NULL, or the D of C = A·B + D, if fxi_cpu_gemm_adds returns true for the plan. */
 fx_status fxi_cpu_gemm_run(const fxi_gemm_plan *p, const void *a, const void *b, const void *d,
                            void *c);
-/* Can products of this plan add a D whose rows are neighbours and whose columns are `csd` of the
- * plan apart (0: one column for all)? The bits are those of a separate addition. */
+/* Can products of this plan add a D whose rows are neighbours and whose columns are the plan's
+ * `csd` apart (0: one column for all)? The bits are those of a separate addition. */
 bool fxi_cpu_gemm_adds(const fxi_gemm_plan *p);
 /* A prepared product in the calling thread alone, with memory of fxi_cpu_gemm_plan_bytes bytes,
  * aligned to 64. Several threads may use one plan. */

@@ -366,8 +366,8 @@ static void share(job *j, int64_t first, int64_t parts, int width)
     await((uint64_t)parts - mine);
 }
 
-/* Runs all parts, and leaves the pool if the caller holds it (width above 1). A range holds 20
- * bits, so a job with more parts is run in several rounds. */
+/* Runs all parts, and leaves the pool if the caller holds it (width above 1). Numbers of parts have
+ * 20 bits in a range, so a job with more parts is run in several rounds. */
 static void run_job(job *j, int64_t parts, int width)
 {
     for (int64_t part = 0; part < parts && width == 1; part++)

@@ -657,8 +657,8 @@ static fxi_tile_fn streamed_loop(const runner *r, int o)
 }
 
 /* May output o be computed directly in its memory? Not if a later instruction reads that memory as
- * an operand, and not if the result bypasses the caches, which without a loop for it needs a
- * finished tile. */
+ * an operand, and not if the result bypasses the caches and no loop stores it there directly: it is
+ * then copied from a finished tile. */
 static bool computed_in_place(const runner *r, int o, fxi_tile_fn streamed)
 {
     const char *to = r->args->out[o];

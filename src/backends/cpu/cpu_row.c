@@ -260,8 +260,8 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
     }
 }
 
-/* A loop with a choice of two numbers. In a one-hot mask nearly all elements are false, and then
- * the number for these is read instead of a tile. */
+/* A loop one of whose operands is a choice of two numbers (fxi_row_call.sparse). In a one-hot mask
+ * nearly all elements are false, and then the number for these is read instead of a tile. */
 static void choose(const runner *r, const fxi_row_call *c, const tile *t)
 {
     const char *mask = r->at[c->operands[0]];

@@ -33,9 +33,10 @@ typedef struct fxi_row_call {
     fxi_tile_fn terms;
     int16_t operands[3];
     bool counts, picks;
-    /* A loop with a choice of two numbers: `terms` chooses src[choice], which only this call reads.
-     * `sparse` is the loop that takes the single number operands[2] instead of it, where no element
-     * of the mask is true. `ones`: bits of the src that are single numbers for both loops. */
+    /* A loop whose operand src[choice] is one of two numbers, chosen by a mask: `terms` computes
+     * this operand, which only this call reads. Where no element of the mask is true, `sparse` runs
+     * instead, a loop that reads the single number operands[2] instead of src[choice]. `ones`: bits
+     * of the src that are single numbers for both loops. */
     fxi_tile_fn sparse;
     uint8_t choice, ones;
     uint8_t fused; /* fxi_row_plan.fused[fused − 1] computes this call and the next ones; 0: none */
@@ -103,8 +104,8 @@ enum { FXI_ROW_SUMS_MOST = 1 + FX_MORE_OUTPUTS, FXI_ROW_PASSES_MOST = 8, FXI_ROW
 
 typedef struct fxi_row_plan {
     int64_t inner, rows; /* elements of a row; number of rows */
-    int64_t piece;       /* contiguous elements of a row; less than `inner` if rows are around kept
-                            axes, and then a block is one row */
+    int64_t piece;       /* contiguous elements of a row; less than `inner` if kept axes are between
+                            the axes of a row, and then a block is one row */
     /* Tiles do not cross multiples of this number of elements: the length of the stretches for
      * which operands have one value, or `piece` if there are no stretches. */
     int64_t stretch;

@@ -11,9 +11,9 @@ enum {
     PART_TERMS = 16, /* the fewest terms of a part for each accumulator of a sum across rows */
     BLOCK_BYTES = 24 << 10, /* bytes of a block's elements in all locations: they stay in the
                                first-level cache */
-    /* Longer rows: a block has up to LEAST_ROWS of them, which share the calls on values of rows,
-     * as far as its elements fit in LONG_BYTES of the second-level cache; up to MORE_ROWS if there
-     * are MANY_CALLS. */
+    /* Longer rows: a block has LEAST_ROWS of them, so that they share the calls on values of rows;
+     * MORE_ROWS if there are MANY_CALLS; fewer if the rows would not fit in LONG_BYTES of the
+     * second-level cache. */
     LEAST_ROWS = 4,
     MORE_ROWS = 8,
     MANY_CALLS = 4,
@@ -24,8 +24,8 @@ enum {
     TILE_BYTES = 32 << 10,
     /* Columns: a block has all neighbouring columns or from LEAST_COLUMNS to MOST_COLUMNS of them,
      * so that calls are long, and about COLUMN_BYTES in all locations: a part of the second-level
-     * cache. As far as LEAST_COLUMNS allows, they are narrowed until there are BLOCKS blocks, or
-     * one for every BLOCK_ELEMENTS elements if these are fewer. */
+     * cache. As far as LEAST_COLUMNS allows, blocks are narrowed until there are BLOCKS of them,
+     * or one for every BLOCK_ELEMENTS elements if that is a smaller number. */
     MOST_COLUMNS = 512,
     LEAST_COLUMNS = 128,
     COLUMN_BYTES = 1 << 20,

@@ -175,7 +175,7 @@ typedef struct fxi_conv_masked {
     const fxi_conv_lanes *lanes;
     int64_t in[2], out[2], k[2], before[2], dilation[2];
     int64_t terms, columns, wtap[2], wterm, wcolumn;
-    int64_t at, length; /* of x in its array, and the length of that */
+    int64_t at, length; /* where x begins in its array, and the length of that array */
     const float *end;   /* of the array of y, if it is read */
     int n;              /* instructions of the epilogue */
     const fxi_conv_instr *instr;
