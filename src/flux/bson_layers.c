@@ -62,7 +62,7 @@ static bool bool_at(fields *f, int i, bool *out)
 
 /* Reads whether a layer is in training mode. Before Flux 0.10 the field was a Bool, initially true,
  * that meant "unless testmode! says otherwise"; this is now the automatic mode. Later versions with
- * the same field count store nothing until the user sets a mode. */
+ * the same field count store `nothing` until the user sets a mode. */
 static void active_at(fields *f, int i, fx_active *out)
 {
     bool active;
@@ -107,7 +107,7 @@ static void note_presence(fields *f, size_t member, bool there)
     }
 }
 
-/* Reads an array field into an option or a member; nothing and false mean no array. */
+/* Reads an array field into an option or a member; `nothing` and false mean no array. */
 static bool take_array(fields *f, int i, const fx_layer_row *row)
 {
     const int ndims = row->kind == FX_OPTION_VECTOR ? 1 : row->kind == FX_OPTION_MATRIX ? 2 : -1;
@@ -194,7 +194,7 @@ static bool take_symbol(fields *f, int i, void *to)
     return text != NULL;
 }
 
-/* Reads an index, which Julia counts from 1, as one from 0; nothing becomes −1. */
+/* Reads an index, which Julia counts from 1, as one from 0; `nothing` becomes −1. */
 static bool take_index(fields *f, int i, void *to)
 {
     int64_t index = 0;
@@ -212,7 +212,7 @@ static bool take_callable(fields *f, int i, void *to)
     return callable(object);
 }
 
-/* Reads nothing, an integer, or a tuple of integers. */
+/* Reads `nothing`, an integer, or a tuple of integers. */
 static bool take_factors(fields *f, int i, fx_dims *out)
 {
     out->n = is_nothing(f, i) ? 0 : 1;

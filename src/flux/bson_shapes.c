@@ -113,7 +113,7 @@ static fxi_item real(described *d, const fx_layer_row *row, bool single_precisio
     return single_precision ? float32(v) : float64(v);
 }
 
-/* A missing bias is written as false, any other missing child as nothing. */
+/* A missing bias is written as false, any other missing child as `nothing`. */
 static fxi_item child(const described *d, const fx_layer_row *row)
 {
     const void *x = *fxi_child_address(row, d->self);
@@ -142,7 +142,7 @@ static fxi_item axes(const fx_dims *d)
     return item;
 }
 
-/* nothing, an integer or a tuple of integers. */
+/* `nothing`, an integer or a tuple of integers. */
 static fxi_item factors(const fx_dims *d)
 {
     return d->n == 0 ? object(NULL) : d->n == 1 ? integer(d->v[0]) : dims(d);
@@ -423,7 +423,7 @@ static void *state_part(char kind, state_at *at)
     return (void *)(uintptr_t)two(at->type, b[0], b[1]).object;
 }
 
-/* The state of a rule in Optimisers.jl: nothing, an array, or a tuple of arrays and numbers. The
+/* The state of a rule in Optimisers.jl: `nothing`, an array, or a tuple of arrays and numbers. The
  * state of a chain is the tuple of its rules' states. The state of a MixedPrecision is the pair of
  * the copy and the inner rule's state, or only the latter if there is no copy. */
 static void *state_of(const fx_rule *rule, bool copy, state_at *at)

@@ -247,7 +247,7 @@ static bool primary(body *b, term *out)
     return out->is_number || (b->r->status == FX_OK && unexpected(b, at));
 }
 
-/* .^ binds closest. Refused are a second .^, which Julia would apply first, and a negative number
+/* .^ binds closest. Refuses a second .^, which Julia would apply first, and a negative number
  * as the base: in Julia, -2 .^ x is -(2 .^ x). */
 static bool power(body *b, term *left)
 {

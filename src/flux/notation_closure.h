@@ -9,7 +9,7 @@
 /* Reads the body of x -> …, whose arrow has been read, and makes a layer or function of it. NULL on
  * failure (recorded). */
 void *fxi_notation_closure(fxi_reader *r, fxi_span argument);
-/* The same as the activation of a layer: x is a number. */
+/* The same for the activation of a layer, where x is a number. */
 fx_function *fxi_notation_activation(fxi_reader *r, fxi_span argument);
 
 #endif

@@ -295,7 +295,7 @@ static bool take_integer(fxi_reader *r, const call *c, int64_t *out)
                            (int)(n.span.to - n.span.from), n.span.from);
 }
 
-/* An index from 1, stored from 0, or nothing. */
+/* An index from 1, stored from 0, or `nothing`, stored as −1. */
 static bool take_index(fxi_reader *r, const call *c, int64_t *out)
 {
     fxi_span name;

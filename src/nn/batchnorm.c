@@ -79,8 +79,7 @@ static fx_array *mean_of_members(fx_array *sum, int64_t observations, fx_array *
     return fx_div(fx_slice(all, 0, 0, c), *total);
 }
 
-/* Statistics per channel. InstanceNorm has them per observation: their mean over the
- * observations. */
+/* The statistics x of each channel; those of InstanceNorm are averaged over the observations. */
 static fx_array *per_channel(const batch *b, fx_array *x)
 {
     fx_array *total;

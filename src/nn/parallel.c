@@ -1,6 +1,6 @@
 /* parallel.c: Parallel and PairwiseFusion, which combine the results of several layers.
  *
- * Both take a tuple of inputs for several inputs, as Flux does. The handles of results are released
+ * Both take several inputs, also as one tuple, as Flux does. The handles of results are released
  * when the layer returns, so that only the result holds them.
  */
 #include "memory.h"

@@ -15,7 +15,7 @@
 #include "rules.h"
 
 typedef struct squares {
-    fx_array *largest; /* magnitude of an element; also the first error */
+    fx_array *largest; /* magnitude of an element, or an error array */
     fx_array *scale;   /* NULL: the visit looks for the largest magnitude */
     fx_array *sum;     /* of the squares of the elements divided by the scale */
 } squares;

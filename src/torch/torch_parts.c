@@ -1,4 +1,5 @@
-/* torch_parts.c: joins arrays of a model to PyTorch's, and divides those: see torch_parts.h. */
+/* torch_parts.c: joins arrays of a model that PyTorch stores as one array, and divides that array:
+ * see torch_parts.h. */
 #include "torch_parts.h"
 
 #include <cflux/ops.h>

@@ -311,7 +311,7 @@ static int64_t first_row(const feature_list *l, int64_t column, int64_t code)
     return row;
 }
 
-/* Fails if the column of feature i, its first one, contains a text without a feature. */
+/* Fails if a column contains a text without a feature. i: the first feature of the column. */
 static fx_status check_column(const feature_list *l, int64_t i)
 {
     const int64_t column = l->columns[i];

@@ -211,8 +211,8 @@ static int index_of(const char *name, int n)
     return index >= 0 && index < n && strcmp(number, name) == 0 ? (int)index : -1;
 }
 
-/* A tuple if the names are 0, 1, …, in any order; otherwise a named tuple. An error object if an
- * object is one, or if there was no memory for all pairs. */
+/* A tuple if the names are 0, 1, …, in any order; otherwise a named tuple. An error object if one
+ * of the objects is an error object, or if out of memory. */
 static void *tuple_of(const name_pairs *p)
 {
     if (p->failed)

@@ -17,7 +17,7 @@ typedef struct fxi_parts {
     const void *object;
     int field;
     int64_t item;
-    bool frozen; /* in a frozen field */
+    bool frozen; /* lists frozen fields too */
 } fxi_parts;
 
 bool fxi_next_part(fxi_parts *p, fxi_part *out);
