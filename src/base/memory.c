@@ -505,8 +505,8 @@ void fxi_free(void *p)
 }
 
 /* The oldest waiting block h has another size. It moves to its list, so that the next waiting block
- * can serve the next call. So few blocks wait longer than they must, and the blocks in use stay in
- * the processor's cache. */
+ * can serve the next call. Few blocks then wait longer than they must, and the blocks in use stay
+ * in the processor's cache. */
 static __attribute__((noinline)) void *malloc_other(cache *c, header *h, size_t bytes)
 {
     put_away(c, h);

@@ -87,8 +87,8 @@ void fxi_memory_reclaim(void);
 /* Also asks the C library to return its freed memory to the system: otherwise small blocks in use
  * keep most of it. Takes milliseconds for large heaps. */
 void fxi_memory_reclaim_all(void);
-/* Bytes of blocks that this thread allocated, minus bytes of blocks that it freed, also of
- * blocks of other threads. The difference of two readings is the memory that the work between them
+/* Bytes of blocks that this thread allocated, minus bytes of blocks that it freed, even if another
+ * thread allocated them. The difference of two readings is the memory that the work between them
  * keeps. */
 int64_t fxi_memory_held_here(void);
 size_t fxi_memory_cached(void);        /* bytes of the calling thread's cached blocks */

@@ -258,7 +258,7 @@ static void copy_stream(void *dst, const void *src, size_t bytes)
 
 /* ---- reading a walk -------------------------------------------------------------------------- */
 
-/* Advances the outer axes after `run` elements of the first one. */
+/* Advances by `run` elements, which do not pass the end of the first axis. */
 static void walk_forward(fxi_walk *w, int64_t run)
 {
     w->idx[0] += run;
@@ -436,8 +436,8 @@ static void copy_transposed(const fxi_copy *c, const char *src, char *dst, int64
 
 enum { PART = 1 << 16 }; /* elements */
 
-/* Only an output whose runs are whole lines is written past the cache. Tiles of another output are
- * as long as its runs, and one line wide unless these are short. */
+/* Only an output whose runs are whole lines is written past the cache. Tiles of other outputs are
+ * as long as a run, and one line wide, or wider if the runs are short. */
 static void choose_tiles(fxi_copy *c)
 {
     const int64_t ni = c->walk.shape[0], nj = c->walk.shape[c->axis], line = line_of(c->size);

@@ -1,6 +1,6 @@
 /* toml.h: reads and changes one value in a TOML file. Internal. A preference file belongs to the
  * user and to other programs, so everything except the one value stays the same, byte for byte.
- * Hence this is a scanner of TOML 1.0 that finds positions, not a reader and writer of the whole
+ * Hence this is a scanner of TOML 1.0 that finds locations, not a reader and writer of the whole
  * file.
  */
 #ifndef CFLUX_TOML_H

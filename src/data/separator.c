@@ -107,7 +107,7 @@ static int64_t fields_of(const sample *s, char separator, record *out)
     return fields > 1 && !one_text ? fields : 0;
 }
 
-/* `second` NULL: the other reading of `first` is a decimal comma. */
+/* `second` NULL: `first` is the comma, which can also be a decimal comma. */
 static fx_status ambiguous(const fxi_lines *lines, const record *r, const char *first,
                            const char *second)
 {

@@ -22,7 +22,7 @@
 #include <cflux/backend.h>
 
 enum { FXI_PACK_FORM = 1, FXI_PACK_HEADER = 64, FXI_PACK_ENTRY = 48, FXI_PACK_VERSION = 24 };
-/* Positions in the header and in an entry. */
+/* Offsets in the header and in an entry. */
 enum {
     FXI_PACK_AT_FORM = 8,
     FXI_PACK_AT_COUNT = 12,

@@ -1,6 +1,6 @@
 /* npz.c: several arrays in NumPy's format: a ZIP archive of .npy members.
  *
- * The archive's directory, at the end of the file, gives the positions of the members; each
+ * The archive's directory, at the end of the file, gives the locations of the members; each
  * member's own header repeats its entry. Only archives as NumPy writes them are accepted: members
  * stored or deflated, not encrypted, in one part, on bytes that do not overlap, with sizes in 32 or
  * 64 bits (Zip64). The CRC-32 of every member is checked.
@@ -37,7 +37,7 @@
 enum {
     END_BYTES = 22,     /* size of the end record, without the comment */
     LOCATOR_BYTES = 20, /* size of the Zip64 locator, which directly precedes the end record and
-                           gives the position of the Zip64 end record */
+                           gives the location of the Zip64 end record */
     END64_BYTES = 56,
     ENTRY_BYTES = 46, /* size of a directory entry, without name, extra field and comment */
     LOCAL_BYTES = 30, /* size of a member's header, without name and extra field */

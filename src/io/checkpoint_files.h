@@ -25,7 +25,7 @@ fx_status fxi_checkpoint_commit(const char *op, const char *from, const char *pa
 /* Opens a file and checks its CRC-32; the scope owns *out. */
 fx_status fxi_checkpoint_open(const char *op, const char *path, void **out,
                               fxi_checkpoint_part *out_part);
-/* Restores what an open file contains; the scope outside of the caller's owns the metrics. On
+/* Restores what an open file contains; the scope around the caller's scope owns the metrics. On
  * failure nothing is changed. */
 fx_status fxi_checkpoint_take(const char *op, const char *path, void *file, fx_checkpoint_args *io);
 

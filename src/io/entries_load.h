@@ -7,10 +7,10 @@
 /* Gives every array of `to` the value of the array with the same name in `from`. Nothing changes
  * unless both have the same names and sizes. `source` names `from` in messages. */
 fx_status fxi_entries_assign(const char *source, fxi_entries *to, fxi_entries *from);
-/* Gives the arrays of `object` the values of those arrays of `file` (a named tuple) that have the
- * names under which fx_save would write `object` as `name`. Nothing changes unless all names are
- * present with the right sizes and `file` has no further array under `name`, except numbers of
- * optimiser states. */
+/* Copies arrays of `file` (a named tuple) into `object`. Each array of `object` has the name that
+ * fx_save gives it when `object` is saved as `name`. Nothing changes unless all names are present
+ * with the right sizes and `file` has no further array under `name`, except numbers of optimiser
+ * states. */
 fx_status fxi_entries_load(const char *op, const char *path, void *file, const char *name,
                            void *object);
 /* Copies arrays of `from` into the arrays of `to` that have the same name and sizes; all other

@@ -41,8 +41,8 @@ typedef struct fxi_private_file {
     int64_t used; /* nanoseconds since a fixed moment */
 } fxi_private_file;
 
-/* Calls visit for each regular file of the folder, in no order, until it returns false; longer
- * names are left out. visit neither creates nor removes files. */
+/* Calls visit for each regular file of the folder, in no order, until it returns false; names that
+ * do not fit in `name` are left out. visit neither creates nor removes files. */
 void fxi_private_folder_each(int folder, bool (*visit)(const fxi_private_file *file, void *user),
                              void *user);
 

@@ -86,7 +86,7 @@ static bool own_bytes(int64_t *out_space, int64_t *out_resident, int64_t *out_fi
     return read;
 }
 
-/* The part of that limit which is left; −1 if there is no limit, or if it is unknown. */
+/* What is left of the limit of the address space; −1 if there is no limit, or if it is unknown. */
 static int64_t address_space_left(void)
 {
     const int64_t limit = address_space();

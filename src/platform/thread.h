@@ -1,6 +1,5 @@
 /* thread.h: threads and locks of the operating system. Internal. Locks and conditions are inline,
- * because a call in the steady state takes several of them. Only files of this folder name the
- * system's types.
+ * because each evaluation takes several of them. Only files of this folder name the system's types.
  */
 #ifndef CFLUX_THREAD_H
 #define CFLUX_THREAD_H

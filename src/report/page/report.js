@@ -125,7 +125,7 @@ function chart(name, series, say) {
         const [low, high] = bounds(), scale = log.checked ? Math.log10 : Number;
         [left, right, top, bottom] = [56, width - 12, 8, height - 26];
         toX = (x) => left + ((right - left) * (x - first)) / (final - first);
-        const part = (y) => scale(y) / 2 - scale(low) / 2; // of halves, so that it cannot overflow
+        const part = (y) => scale(y) / 2 - scale(low) / 2; // halved first, so that the difference cannot overflow
         toY = (y) => bottom - (bottom - top) * (part(y) / part(high));
         const label = (x, y, anchor, what) => svg("text", { x, y, "text-anchor": anchor }, what);
         const line = (y) => svg("path", { class: "grid", d: `M${left} ${toY(y).toFixed(1)}H${right}` });
@@ -299,7 +299,7 @@ function pairs(run) {
     const low = all.reduce((a, b) => Math.min(a, b)), high = all.reduce((a, b) => Math.max(a, b));
     const more = low === high ? Math.abs(low) / 2 || 1 : 0;
     const [from, to] = [low - more, high + more];
-    const part = (v) => (v / 2 - from / 2) / (to / 2 - from / 2); // of halves, so that it cannot overflow
+    const part = (v) => (v / 2 - from / 2) / (to / 2 - from / 2); // halved first, so that the difference cannot overflow
     const x = (v) => edge + (end - edge) * part(v), y = (v) => size - 26 - (size - 38) * part(v);
     const label = (atX, atY, anchor, what) => svg("text", { x: atX, y: atY, "text-anchor": anchor }, what);
     const dot = ([t, p]) => svg("circle", { class: "dot", r: 2.5, cx: x(t).toFixed(2), cy: y(p).toFixed(2) });
