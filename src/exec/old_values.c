@@ -89,7 +89,7 @@ static fx_status fill_some(fxi_root *old, int *n, fx_device *device)
     for (int i = 0; i < *n && status == FX_OK; i++)
         if (!literal_of(old[i].node))
             old[left++] = old[i];
-        else if (!old[i].node->data) /* not filled for another handle of it */
+        else if (!old[i].node->data) /* not yet filled: two handles may share a node */
             status = fill(old[i].node, old[i].node->device ? old[i].node->device : device);
     *n = left;
     return status;

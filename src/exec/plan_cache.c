@@ -227,8 +227,8 @@ fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan)
     return FX_OK;
 }
 
-/* The most recently used plan is in the cache, and `find` would change nothing. So the lock and the
- * count of references, 20 ns, are left out. */
+/* If the caller's plan is the most recently used one, it is in the cache and `find` would change
+ * nothing. So the lock and the count of references are left out, which saves 20 ns. */
 fx_status fxi_plan_again(const fxi_graph *g, fxi_plan **plan)
 {
     fxi_plan *p = *plan;

@@ -194,8 +194,8 @@ fx_status fxi_run_plan(const fxi_binding *b)
 }
 
 /* Gives the results to their nodes. All other nodes of the graph are marked as used: they are
- * intermediate results. Without the mark, they would count as results that the program has
- * forgotten as soon as the nodes computed from them are freed. */
+ * intermediate results. Without the mark, as soon as the nodes computed from them are freed, they
+ * would count as results that the program has forgotten. */
 static void hand_over(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;

@@ -101,7 +101,7 @@ fx_array *fx_rrelu(fx_array *x)
     return fx_keep(fx_where(fx_gt(x, 0), x, fx_mul(slope, x)));
 }
 
-/* x is neither at most theta nor above it only if it is NaN, and then the result is x. */
+/* If x is neither at most theta nor above it, it is NaN, and the result is x. */
 static fx_array *above(fx_array *x, fx_array *at_most, fx_array *greater)
 {
     return fx_where(greater, x, fx_stop_gradient(fx_where(at_most, 0, x)));

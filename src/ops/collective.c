@@ -39,7 +39,7 @@ static fx_status check(const fx_collective *w, const fx_array *x)
     if (!c || c->fxi_size < sizeof *c || !c->run || c->rank < 0 || c->rank >= c->size)
         return fx_fail(
             FX_STATUS_ARGUMENT, op,
-            "a communicator needs its fxi_size, a function run, and a rank below its size");
+            "a communicator needs its fxi_size, the function `run`, and a rank below its size");
     if (w->kind != FX_COLLECTIVE_ALL_REDUCE && (w->root < 0 || w->root >= c->size))
         return fx_fail(FX_STATUS_ARGUMENT, op, "the root is %lld, expected a rank below %d",
                        (long long)w->root, (int)c->size);

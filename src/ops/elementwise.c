@@ -333,7 +333,7 @@ RULE(POW)
 }
 
 /* Max and min: the selected operand gets the gradient; equal operands get half of it each. The
- * other operand gets 0, also of an infinite gradient, as in PyTorch. */
+ * other operand gets 0, also if the gradient is infinite, as in PyTorch. */
 static void share(const fxi_rule_args *a, fx_array *first_wins)
 {
     fx_array *tie = fx_eq(X, Y), *half = fx_mul(0.5, G);

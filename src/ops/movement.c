@@ -370,7 +370,7 @@ RULE(EXPAND)
     a->gx[0] = summed(G, mask);
 }
 
-/* Writes the gradient back to the positions of the elements, with zeros between them. The axis is
+/* Writes the gradient back to the positions of the elements, with zeros between them. The array is
  * seen as (inner, n, outer); a step of k pads n to k×n with zeros in a new axis. A step of 0
  * repeats one element. fx_slice_step sets the step of slices of 0 or 1 elements to 1. */
 RULE(SLICE)

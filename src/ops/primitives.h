@@ -35,8 +35,8 @@ fx_array *fxi_reduce(fx_reduce kind, fx_array *x, unsigned mask, const char *op)
 fx_array *fxi_sum_wide(fx_array *x, unsigned mask, const char *op);
 /* The mean of floats, computed like fx_mean. */
 fx_array *fxi_mean_over(fx_array *x, unsigned mask, const char *op);
-/* 1 where x equals the extreme of its group, which `extremes` has for each element, otherwise 0; in
- * a type in which these can be counted. */
+/* 1 where x equals `extremes`, which has the sizes of x, otherwise 0; in a type in which the 1s can
+ * be counted. */
 fx_array *fxi_equal_extremes(fx_array *x, fx_array *extremes);
 /* Like fxi_reduce, but the max or min of an empty axis is the neutral element: for any and all. */
 fx_array *fxi_reduce_logical(fx_reduce kind, fx_array *x, unsigned mask, const char *op);

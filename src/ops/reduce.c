@@ -100,7 +100,7 @@ static fx_array *product_gradient(const fxi_rule_args *a, unsigned mask)
     return fx_mul(expand_like(G, X), d);
 }
 
-/* Float16 cannot count more than 65,519 of them. */
+/* In Float16 a count above 65,519 is infinite. */
 fx_array *fxi_equal_extremes(fx_array *x, fx_array *extremes)
 {
     const fx_dtype type = fx_eltype(x);

@@ -20,7 +20,7 @@ enum { READERS = 32 };
 typedef struct moving {
     const fxi_plan *p;
     fxi_uses uses;
-    int32_t *after; /* per step: it runs directly after this one; its own number if it stays */
+    int32_t *after; /* per step: the step that it runs directly after; its own number if it stays */
 } moving;
 
 static bool start(moving *m)

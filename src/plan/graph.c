@@ -16,7 +16,7 @@ typedef fxi_frame frame;
 /* For functions that the walk runs for every node: a call would take a third of their time. */
 #define INLINE static inline __attribute__((always_inline))
 
-/* What the walk needs to know about an operation, in two bytes: fxi_ops has 24. */
+/* What the walk needs to know about an operation, in two bytes: a row of fxi_ops has 24. */
 typedef enum kind { ORDINARY, LITERAL, STREAM, PRODUCT } kind;
 #define IS_PRODUCT(cls) (FX_CLASS_##cls == FX_CLASS_MATMUL || FX_CLASS_##cls == FX_CLASS_CONV)
 static const struct {

@@ -31,8 +31,7 @@ typedef struct growth {
     int32_t instructions, outputs;
     int32_t inputs; /* operands outside the group. An operand of several members counts once for
                        each member: the group may then stop growing too early, which is safe */
-    int32_t newest; /* the member that joined last, which is computed first: the end of the list
-                     * `next` */
+    int32_t end;    /* of the list `next`: the member that joined last, which is computed first */
     int32_t most_outputs;
     const fxi_node *space; /* a node of the shape that is iterated over */
 } growth;
@@ -152,8 +151,8 @@ static void assign(grouping *s, int32_t i)
         w->instructions++;
         w->outputs += stored;
         w->inputs += fxi_graph_inputs(s->g, i) - 1;
-        o->next[w->newest] = i;
-        w->newest = i;
+        o->next[w->end] = i;
+        w->end = i;
         return;
     }
 }

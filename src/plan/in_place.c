@@ -8,7 +8,7 @@
  * Row steps read their operands once for each pass, and in the order of the program within a pass.
  * So a row step may write over an operand only with the output that its program computes last:
  * nothing reads an element after that. A reduction that follows in the program reads elements too,
- * except a sum across rows of a result of the program (fxi_row_reads).
+ * unless it is a sum across rows whose operand is a result of the program (fxi_row_reads).
  *
  * Equal byte counts are not enough. Half of a Float32 array, widened to Float64, has as many bytes
  * as the whole array; writing element 1 of the output would overwrite element 2 of the array before

@@ -223,9 +223,9 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
 
 /* ---- convolution and pooling ----------------------------------------------------------------- */
 
-/* The operand that is the kernel of a convolution, which keeps its layout: 1 (input 1); 2 (the
- * output) for the gradient with respect to the weights; −1 for pooling, which has no kernel. */
-static int kernel_of(const fxi_node *n)
+/* The operand that is the weights of a convolution, which keep their layout: 1 (input 1); 2 (the
+ * output) for the gradient with respect to the weights; −1 for pooling, which has none. */
+static int weights_of(const fxi_node *n)
 {
     return n->op != FX_OP_CONV ? -1 : n->attr.conv.kind == FX_CONV_WEIGHT ? 2 : 1;
 }
@@ -277,14 +277,14 @@ static bool wanted(const fxi_builder *b, int32_t id)
         /* Operands are described in the order that they would have: copies are made only if the
          * backend agrees. */
         const fxi_place *at = &b->places[fxi_graph_input(b->g, id, i)];
-        const bool channels_last = i != kernel_of(n) && is_channels_last(b, n->in[i], at);
+        const bool channels_last = i != weights_of(n) && is_channels_last(b, n->in[i], at);
         follows = channels_last || (follows && n->op == FX_OP_CONV);
-        describe(&in[i], n->in[i], i != kernel_of(n));
+        describe(&in[i], n->in[i], i != weights_of(n));
     }
     fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = n->nin, .in = in};
     set_channels_last(b, &s, n);
-    /* The gradient with respect to the weights is in the layout of the kernel. */
-    describe(&s.out, n, kernel_of(n) != 2);
+    /* The gradient with respect to the weights has the layout of the weights. */
+    describe(&s.out, n, weights_of(n) != 2);
     return (leads || follows) && b->how->channels_last(b->p->device, &s);
 }
 
@@ -296,11 +296,11 @@ bool fxi_runs_channels_last(const fxi_planner *how, const fxi_graph *g)
             continue;
         fx_tensor in[2];
         for (int k = 0; k < 2; k++)
-            describe(&in[k], n->in[k], k != kernel_of(n));
+            describe(&in[k], n->in[k], k != weights_of(n));
         fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = 2, .in = in};
         const fxi_builder b = {.g = g};
         set_channels_last(&b, &s, n);
-        describe(&s.out, n, kernel_of(n) != 2);
+        describe(&s.out, n, weights_of(n) != 2);
         return how->channels_last(g->device, &s);
     }
     return false;
@@ -315,8 +315,8 @@ bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
         return true;
     for (int i = 0; i < n->nin; i++) {
         const int32_t k = fxi_graph_input(b->g, id, i);
-        if (!(i == kernel_of(n) ? fxi_dense_place(b, k, &in[i])
-                                : channels_last_place(b, k, &in[i])))
+        if (!(i == weights_of(n) ? fxi_dense_place(b, k, &in[i])
+                                 : channels_last_place(b, k, &in[i])))
             return false;
     }
     fx_step *s = fxi_add_step(b, n->op, n->nin, NULL);
@@ -325,7 +325,7 @@ bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
     for (int i = 0; i < n->nin; i++)
         fxi_set_input(s, i, n->in[i], &in[i]);
     set_channels_last(b, s, n);
-    if (kernel_of(n) != 2) {
+    if (weights_of(n) != 2) {
         describe(&s->out, n, true);
         fxi_permute_place(n, &b->places[id]);
         b->p->values[s->out_value].channels_last = true;

@@ -41,7 +41,7 @@ static bool reducible(int64_t kind)
  * (row.h), `piece` is the number of elements in a piece, else 0. Contiguous rows of more than
  * s->longest bytes fit only in the second-level cache, so there must be enough rows for several
  * threads. Rows around kept axes must always be that many, in pieces that are long enough for
- * vectors. A device that divides rows between groups reads them from memory in each pass, as
+ * vectors. A device that divides rows between work-groups reads them from memory in each pass, as
  * separate steps would do, so rows around kept axes may have any length there. */
 static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t reduced)
 {
@@ -50,10 +50,10 @@ static bool fits(const fxi_row_search *s, int64_t piece, int64_t kept, int64_t r
     return piece ? s->around && piece >= FXI_ROW_PIECE && enough : enough || reduced <= s->longest;
 }
 
-/* Can the rows be columns (row.h) of `terms` elements, of which `before` are neighbours in memory?
- * The work-items of a GPU read neighbouring columns, of at most FXI_ROW_BYTES each. The CPU reads
- * wide blocks of them, or all neighbours, and these must fit in the second-level cache. Fewer than
- * FXI_ROW_COLUMNS elements are not worth the calls of a block. */
+/* Can the rows be columns (row.h) of `terms` elements, if `before` columns are neighbours in
+ * memory? The work-items of a GPU read neighbouring columns, of at most FXI_ROW_BYTES each. The CPU
+ * reads wide blocks of them, or all neighbours, and these must fit in the second-level cache. Fewer
+ * than FXI_ROW_COLUMNS elements are not worth the calls of a block. */
 static bool fits_columns(const fxi_row_search *s, int64_t before, int64_t terms, int64_t size)
 {
     const int64_t column = terms * (size < 4 ? 4 : size);

@@ -20,7 +20,7 @@ enum {
     FXI_ROW_OUTPUTS = 1 + FX_MORE_OUTPUTS,
     FXI_ROW_PASSES = 6,
     FXI_ROW_BYTES = 64 << 10, /* most bytes of a row: it stays in the cache between passes */
-    FXI_ROW_LONG = 4 << 20,   /* the same, for devices that divide a row between groups */
+    FXI_ROW_LONG = 4 << 20,   /* the same, for devices that divide a row between work-groups */
     FXI_ROW_AROUND = 1 << 20, /* the same, if there are at least FXI_ROW_PIECE rows: a row stays in
                                  the second-level cache */
     FXI_ROW_PIECE = 16,       /* the fewest elements of a piece of a row around kept axes, and the

@@ -19,10 +19,10 @@ typedef struct fxi_row_search {
     const fxi_graph *g;
     const bool *literal; /* per node: whether it is a literal, which is in no step */
     bool around;         /* rows may be around kept axes */
-    bool own_memory;     /* the device has memory of its own: it divides a long row between groups,
-                            and sums across rows do not join */
-    int64_t longest;     /* the most bytes of a row that is not around kept axes; with at least
-                            FXI_ROW_PIECE rows, FXI_ROW_AROUND if that is more */
+    bool own_memory; /* the device has memory of its own: it divides a long row between work-groups,
+                        and sums across rows do not join */
+    int64_t longest; /* the most bytes of a row that is not around kept axes; with at least
+                        FXI_ROW_PIECE rows, FXI_ROW_AROUND if that is more */
     fxi_rows *out;
     int32_t *at; /* per node: its position in the order */
     uint8_t *mark;

@@ -167,10 +167,10 @@ static inline bool fxi_tape_notes(const fxi_context *c)
 void fxi_tape_keep_node(fxi_tape *t, const fx_array *handle, fx_array *made, int32_t leaf,
                         int32_t entry);
 void fxi_tape_exchange(fxi_tape *t);
-/* While repeating: from here on the nodes of overwritten leaves are those of the entries whose
- * values they have, and pending results that read the old values cannot be computed any more. Call
- * this before the nodes on the tape are compared or read. Most training steps end with their
- * update and never need it. */
+/* While repeating: makes the node of each overwritten leaf the node of the entry whose value it
+ * has. From here on, pending results that read the old values cannot be computed any more. Call
+ * this before the nodes on the tape are compared or read. Most training steps end with their update
+ * and never need it. */
 static inline void fxi_tape_catch_up(const fxi_context *c)
 {
     if (c->tape && __builtin_expect(c->tape->nexchanged < c->tape->noverwritten, 0))
