@@ -747,6 +747,41 @@ static void streamed_results(void **state)
     assert_true(runs >= 900);
 }
 
+/* Each loop that bypasses the caches gives the bits of its pair, and writes nothing else. */
+static void streamed_loops(void **state)
+{
+    static _Alignas(64) float wanted[ROUNDED_UP], got[ROUNDED_UP];
+    static float operands[3][STREAMED];
+    static const int lengths[] = {1, 2, 15, 16, 17, 63, 256, 300, 999};
+    const char *const isa[] = {"base", "avx2", "avx512"}, *before = fxi_cpu_simd()->name;
+    int compared = 0;
+    (void)state;
+    for (int i = 0; i < STREAMED; i++)
+        for (int k = 0; k < 3; k++)
+            operands[k][i] = 0.37F * (float)((i * (k + 3)) % 91) - 11.3F;
+    for (size_t s = 0; s < sizeof isa / sizeof isa[0]; s++) {
+        if (!fxi_cpu_simd_choose(isa[s]))
+            continue;
+        for (const fxi_tile_fn(*pair)[2] = fxi_cpu_simd()->streamed; (*pair)[0]; pair++)
+            for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++)
+                for (int skip = 0; skip < 17; skip++) {
+                    const void *const src[] = {operands[0], operands[1] + skip % 2, operands[2]};
+                    for (int i = 0; i < ROUNDED_UP; i++)
+                        wanted[i] = got[i] = -7;
+                    (*pair)[0](wanted + skip, src, lengths[l], 0);
+                    (*pair)[1](got + skip, src, lengths[l], 0);
+                    fxi_cpu_simd()->stream_end();
+                    assert_memory_equal(wanted, got, sizeof got);
+                    compared++;
+                }
+    }
+    assert_true(fxi_cpu_simd_choose(before));
+    print_message("%d comparisons\n", compared);
+#if defined(__x86_64__)
+    assert_true(compared >= 1000);
+#endif
+}
+
 static void unknown_combination_is_an_error(void **state)
 {
     (void)state;
@@ -774,6 +809,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(values_of_runs),
     cmocka_unit_test(rows_of_slices),
     cmocka_unit_test(streamed_results),
+    cmocka_unit_test(streamed_loops),
     cmocka_unit_test(unknown_combination_is_an_error),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -272,41 +272,54 @@ static const fxi_fused_loops tile_fused = {.deviations = fused_deviations,
 /* ---- sums and products that bypass the caches ------------------------------------------------ */
 /* Loops of cpu_isa_ops.h for Float32 whose results bypass the caches. With a tile between, loading
  * and storing alternate, and the memory is half idle: a bias added to 4096² took 7.0 ms, and 4.1 by
- * these loops (Zen 4, one thread). VA, VB: is the operand a vector, not a single value? */
+ * these loops (Zen 4, one thread). VA, VB, VC: 1: the operand is a vector; 0: a single value; −1:
+ * unused. */
 #ifdef FXI_STREAM
-#define FXI_STREAMED(NAME, VA, VB, EXPR)                                                           \
+#define FXI_STREAMED(NAME, VA, VB, VC, EXPR)                                                       \
     static void NAME##_streamed(void *dv, const void *const *s, int n, int64_t attr)               \
     {                                                                                              \
         (void)attr;                                                                                \
         float *d = dv;                                                                             \
-        const float *p = s[0], *q = s[1];                                                          \
+        const float *p = s[0], *q = s[1], *r = VC < 0 ? p : s[2];                                  \
         const int odd = (int)(-(uintptr_t)d % FXI_VECTOR_BYTES / sizeof *d);                       \
         int i = 0;                                                                                 \
         for (; i < odd && i < n; i++) {                                                            \
-            const float a = p[i * VA], b = q[i * VB];                                              \
+            const float a = p[i * VA], b = q[i * VB], c = r[i * (VC > 0)];                         \
+            (void)c;                                                                               \
             d[i] = EXPR;                                                                           \
         }                                                                                          \
         for (; i + FUSED_LANES <= n; i += FUSED_LANES) {                                           \
             const vf a = VA ? fused_load(p + i) : vf_splat(*p),                                    \
-                     b = VB ? fused_load(q + i) : vf_splat(*q);                                    \
+                     b = VB ? fused_load(q + i) : vf_splat(*q),                                    \
+                     c = VC > 0 ? fused_load(r + i) : vf_splat(*r);                                \
+            (void)c;                                                                               \
             fused_store(d + i, EXPR, true);                                                        \
         }                                                                                          \
         for (; i < n; i++) {                                                                       \
-            const float a = p[i * VA], b = q[i * VB];                                              \
+            const float a = p[i * VA], b = q[i * VB], c = r[i * (VC > 0)];                         \
+            (void)c;                                                                               \
             d[i] = EXPR;                                                                           \
         }                                                                                          \
     }
 #define FXI_STREAMED_OP(NAME, EXPR)                                                                \
-    FXI_STREAMED(NAME, 1, 1, EXPR)                                                                 \
-    FXI_STREAMED(NAME##_vs, 1, 0, EXPR)                                                            \
-    FXI_STREAMED(NAME##_sv, 0, 1, EXPR)
+    FXI_STREAMED(NAME, 1, 1, -1, EXPR)                                                             \
+    FXI_STREAMED(NAME##_vs, 1, 0, -1, EXPR)                                                        \
+    FXI_STREAMED(NAME##_sv, 0, 1, -1, EXPR)
 FXI_STREAMED_OP(add_f32, a + b)
 FXI_STREAMED_OP(sub_f32, a - b)
 FXI_STREAMED_OP(mul_f32, a *b)
+FXI_STREAMED(product_sum_vs_s, 1, 0, 0, a *b + c) /* batch norm */
+FXI_STREAMED(product_sum_vv_v, 1, 1, 1, a *b + c)
+#define FXI_STREAMED_ROW(NAME)                                                                     \
+    {                                                                                              \
+        NAME, NAME##_streamed                                                                      \
+    }
 #define FXI_STREAMED_ROWS(NAME)                                                                    \
-    {NAME, NAME##_streamed}, {NAME##_vs, NAME##_vs_streamed}, {NAME##_sv, NAME##_sv_streamed},
-static const fxi_tile_fn tile_streamed[][2] = {FXI_STREAMED_ROWS(add_f32) FXI_STREAMED_ROWS(sub_f32)
-                                                   FXI_STREAMED_ROWS(mul_f32){NULL, NULL}};
+    FXI_STREAMED_ROW(NAME), FXI_STREAMED_ROW(NAME##_vs), FXI_STREAMED_ROW(NAME##_sv)
+static const fxi_tile_fn tile_streamed[][2] = {
+    FXI_STREAMED_ROWS(add_f32),         FXI_STREAMED_ROWS(sub_f32),
+    FXI_STREAMED_ROWS(mul_f32),         FXI_STREAMED_ROW(product_sum_vs_s),
+    FXI_STREAMED_ROW(product_sum_vv_v), {NULL, NULL}};
 #else
 static const fxi_tile_fn tile_streamed[][2] = {{NULL, NULL}};
 #endif

@@ -648,12 +648,8 @@ typedef struct runner {
 static fxi_tile_fn streamed_loop(const runner *r, int o)
 {
     const call *last = r->p->calls + r->p->ncalls - 1;
-    if (r->p->ncalls == 0 || last->to != r->p->out[o].location)
-        return NULL;
-    for (const fxi_tile_fn(*pair)[2] = fxi_cpu_simd()->streamed; (*pair)[0]; pair++)
-        if ((*pair)[0] == last->loop)
-            return (*pair)[1];
-    return NULL;
+    return r->p->ncalls > 0 && last->to == r->p->out[o].location ? fxi_cpu_streamed(last->loop)
+                                                                 : NULL;
 }
 
 /* May output o be computed directly in its memory? Not if a later instruction reads that memory as

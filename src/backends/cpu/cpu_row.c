@@ -322,6 +322,11 @@ static bool run_fused(const runner *r, const fxi_row_call *c, const tile *t)
     fxi_fused_tile of = {.n = t->n, .ahead = f->ahead, .streams = f->streams};
     if (f->kind == FXI_ROW_DEVIATIONS)
         return false;
+    if (f->kind == FXI_ROW_STREAMED) {
+        const void *const src[] = {r->at[c->src[0]], r->at[c->src[1]], r->at[c->src[2]]};
+        f->loop(r->at[f->at[0]], src, t->n, c->attr);
+        return true;
+    }
     if (f->kind == FXI_ROW_PRODUCTS) {
         products_across(r, f, c + 1, t);
         return true;

@@ -49,7 +49,8 @@ typedef enum fxi_row_fused_kind {
     FXI_ROW_SHIFT,
     FXI_ROW_EXPONENTIALS,
     FXI_ROW_DOTS,
-    FXI_ROW_PRODUCTS /* at[1]·at[2], which the second call adds across rows */
+    FXI_ROW_PRODUCTS, /* at[1]·at[2], which the second call adds across rows */
+    FXI_ROW_STREAMED  /* the first call, whose result the second one stores past the caches */
 } fxi_row_fused_kind;
 typedef struct fxi_row_fused {
     fxi_row_fused_kind kind;
@@ -57,6 +58,7 @@ typedef struct fxi_row_fused {
     int16_t at[FXI_FUSED_OPERANDS]; /* locations; −1: NULL */
     int64_t ahead;                  /* elements to the one that is fetched */
     bool streams;
+    fxi_tile_fn loop; /* of FXI_ROW_STREAMED */
 } fxi_row_fused;
 enum {
     FXI_ROW_FUSED_MOST = 16,

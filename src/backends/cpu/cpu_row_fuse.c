@@ -204,6 +204,18 @@ static bool find_products(const finder *f, int32_t k, fxi_row_fused *out)
     return true;
 }
 
+/* One call whose result is stored past the caches, for a loop that stores it itself. */
+static bool find_streamed(const finder *f, int32_t k, fxi_row_fused *out)
+{
+    const fxi_row_call *a = call_at(f, k);
+    const fxi_tile_fn loop = a->loop && !a->sparse ? fxi_cpu_streamed(a->loop) : NULL;
+    if (!loop || !is_streamed(f, k + 1))
+        return false;
+    *out = (fxi_row_fused){.kind = FXI_ROW_STREAMED, .loop = loop};
+    end_with(f, k, k + 1, out);
+    return true;
+}
+
 /* Removes array k from those that run_ahead fetches. */
 static int16_t take_ahead(fxi_row_plan *p, int k)
 {
@@ -278,7 +290,8 @@ static void fetch(fxi_row_plan *p, int pass, fxi_row_fused *out)
 void fxi_row_fuse(fxi_row_plan *p)
 {
     static bool (*const find[])(const finder *, int32_t, fxi_row_fused *) = {
-        find_deviations, find_norm, find_shift, find_exponentials, find_dots, find_products};
+        find_deviations, find_norm,     find_shift,   find_exponentials,
+        find_dots,       find_products, find_streamed};
     enum { KINDS = sizeof find / sizeof *find };
     /* The loops compute one row. */
     for (int pass = 0; pass < p->npasses && !p->tile_rows && !p->columns; pass++) {

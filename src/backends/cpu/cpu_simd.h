@@ -398,6 +398,15 @@ typedef struct fxi_simd {
 
 const fxi_simd *fxi_cpu_simd(void);
 
+/* The loop with the same results as `loop` that bypasses the caches; NULL: there is none. */
+static inline fxi_tile_fn fxi_cpu_streamed(fxi_tile_fn loop)
+{
+    const fxi_tile_fn(*pair)[2] = fxi_cpu_simd()->streamed;
+    while ((*pair)[0] && (*pair)[0] != loop)
+        pair++;
+    return (*pair)[1];
+}
+
 /* The reducer for elements of type `from` with results of type `to`. */
 static inline const fxi_reducer *fxi_cpu_reducer(int64_t kind, int from, int to)
 {
