@@ -464,6 +464,12 @@ static fx_status load_objects(const char *op, const char *path, void *file, fx_c
     fx_status status = state_numbers(op, io->state, &before, &n);
     if (!numbers)
         status = FX_STATUS_MEMORY;
+    if (status == FX_OK && n > 0 && fx_length(saved) == 0)
+        status =
+            fx_fail(FX_STATUS_ARGUMENT, op,
+                    "%s: the checkpoint was saved without an optimiser state; to load only the "
+                    "model, set .state to NULL",
+                    path);
     if (status == FX_OK && fx_length(saved) != 0)
         status = fx_read_into(saved, numbers, (size_t)fx_length(saved) * sizeof *numbers);
     if (status == FX_OK && io->state)

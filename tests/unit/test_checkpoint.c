@@ -590,6 +590,25 @@ static void a_damaged_newest_is_not_kept(void **state)
     fx_message_set_hook(NULL, NULL);
 }
 
+/* A state needs numbers and arrays that such a file does not have. */
+static void a_file_without_a_state(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = fresh_path();
+    char words[700];
+    fx_dense_layer *saved = fx_dense(6, 2), *model = fx_dense(6, 2);
+    assert_int_equal(fx_checkpoint_save(path, saved), FX_OK);
+    fx_checkpoint_args io = {.model = model, .state = fx_setup(fx_adam(), model)};
+    assert_int_equal(fx_checkpoint_load(path, &io), FX_STATUS_ARGUMENT);
+    snprintf(words, sizeof words, "%s: the checkpoint was saved without an optimiser state", path);
+    assert_non_null(strstr(fx_error_take().message, words));
+    assert_true(fx_at(saved->weight, 0) != fx_at(model->weight, 0));
+    io.state = NULL;
+    assert_int_equal(fx_checkpoint_load(path, &io), FX_OK);
+    assert_true(fx_at(saved->weight, 0) == fx_at(model->weight, 0));
+}
+
 static void another_model_changes_nothing(void **state)
 {
     (void)state;
@@ -765,6 +784,7 @@ int main(void)
         cmocka_unit_test(other_files_are_no_checkpoints),
         cmocka_unit_test(another_version_is_named),
         cmocka_unit_test(a_damaged_newest_is_not_kept),
+        cmocka_unit_test(a_file_without_a_state),
         cmocka_unit_test(another_model_changes_nothing),
         cmocka_unit_test(failing_calls),
         cmocka_unit_test(failing_allocations),
