@@ -444,12 +444,9 @@ static bool scan_for(scanner *c, const char *text, size_t n, const char *table, 
     return scan(c);
 }
 
-/* Reads the value that `scan_for` has found: a string, or with `words` a word too. */
-static bool read_value(scanner *c, bool words, char *out, size_t capacity, bool *found)
+/* Copies the value that `scan_for` has found: a string, or with `words` a word too. */
+static bool copy_value(scanner *c, bool words, char *out, size_t capacity)
 {
-    *found = false;
-    if (!c->value.to)
-        return true;
     const size_t n = c->value.to - c->value.from;
     c->at = c->value.from;
     c->line = c->value_line;
@@ -459,7 +456,6 @@ static bool read_value(scanner *c, bool words, char *out, size_t capacity, bool 
         return fail(c, "the value is not a string");
     if (!quoted && (first == '[' || first == '{' || memchr(c->s + c->at, ':', n)))
         return fail(c, "the value is not a string, a number, true or false");
-    *found = true;
     if (quoted)
         return string(c, true, out, capacity);
     if (n >= capacity)
@@ -467,6 +463,13 @@ static bool read_value(scanner *c, bool words, char *out, size_t capacity, bool 
     memcpy(out, c->s + c->at, n);
     out[n] = 0;
     return true;
+}
+
+static bool read_value(scanner *c, bool words, char *out, size_t capacity, bool *found)
+{
+    *found = c->value.to && copy_value(c, words, out, capacity);
+    c->error->of_value = c->value.to && !*found;
+    return !c->error->of_value;
 }
 
 bool fxi_toml_string(const char *text, size_t n, const char *table, const char *name, char *out,

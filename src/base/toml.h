@@ -12,6 +12,7 @@
 typedef struct fxi_toml_error {
     int line; /* from 1; 0: no error */
     char text[120];
+    bool of_value; /* the text is TOML, but the value is not one that the function reads */
 } fxi_toml_error;
 
 /* Copies the string at table.key into value; `found`: whether it exists. False if the text is not

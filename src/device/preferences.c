@@ -109,27 +109,36 @@ static const char *find_table(const char *text, size_t n, const char *key, char 
 
 static bool warned; /* that the file cannot be used: once, not for each key */
 
+/* Warns that the value of the key, or the whole file, is ignored. */
+static void say_ignored(const char *path, const char *key, const fxi_toml_error *error)
+{
+    if (error->of_value) {
+        fx_message(1, "%s, line %d: %s: %s. This preference is ignored.", path, error->line, key,
+                   error->text);
+        return;
+    }
+    if (!warned)
+        fx_message(1, "%s, line %d: %s. Preferences are ignored.", path, error->line, error->text);
+    warned = true;
+}
+
 /* Reads the value of a key, with the lock held. */
 static void read_preference(const char *key, char out[MAX_VALUE])
 {
-    const bool quiet = warned;
     char path[MAX_PATH];
     size_t n;
     fxi_toml_error error;
     *out = 0;
     char *text = file_of_project(path) ? read_file(path, &n) : NULL;
     if (!text) {
-        warned = true;
-        if (!quiet)
+        if (!warned)
             fx_message(1, "%s cannot be read (%s); preferences are ignored.", path,
                        strerror(errno));
+        warned = true;
         return;
     }
     if (!find_table(text, n, key, out, &error)) {
-        warned = true;
-        if (!quiet)
-            fx_message(1, "%s, line %d: %s. Preferences are ignored.", path, error.line,
-                       error.text);
+        say_ignored(path, key, &error);
         *out = 0;
     }
     fxi_free(text);

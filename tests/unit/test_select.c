@@ -291,9 +291,28 @@ static void other_preferences(void **state)
     assert_int_equal(messages, 0);
     assert_string_equal(fx_preference("list"), "");
     assert_int_equal(said_level, 1);
-    assert_non_null(strstr(said, "line 7: the value is not a string, a number, true or false"));
+    assert_non_null(strstr(said,
+                           "LocalPreferences.toml, line 7: list: the value is not a string, a "
+                           "number, true or false. This preference is ignored."));
     assert_false(fxi_preference_is_true("odd"));
     says(1, "The preference odd is \"yes\", expected true or false. It counts as false.");
+    /* a value of another kind: only this key is ignored, and each such key has its own message */
+    prefer("[Flux]\ngpu_backend = 1\nlist = [1]\nnote = \"a b\"\n");
+    assert_string_equal(fx_preference("gpu_backend"), "");
+    assert_non_null(strstr(said, "LocalPreferences.toml, line 2: gpu_backend: the value is not a "
+                                 "string. This preference is ignored."));
+    assert_string_equal(fx_preference("list"), "");
+    assert_non_null(strstr(said, "line 3: list: the value is not a string, a number, true or "
+                                 "false. This preference is ignored."));
+    assert_string_equal(fx_preference("note"), "a b");
+    assert_int_equal(messages, 2);
+    /* a file that is not TOML: one message for all keys */
+    prefer("[Flux]\nnote = \"a b\"\nlist = 1 2\n");
+    assert_string_equal(fx_preference("note"), "");
+    assert_non_null(strstr(said, "LocalPreferences.toml, line 3: "));
+    assert_non_null(strstr(said, " Preferences are ignored."));
+    assert_string_equal(fx_preference("list"), "");
+    assert_int_equal(messages, 1);
     /* written: words without quotes, texts with them; in this process the old value stays */
     prefer("[Flux]\nFluxDistributedMPICUDAAware = true\n");
     const char *const before = fx_preference("FluxDistributedMPICUDAAware");
