@@ -10,8 +10,8 @@ typedef fx_status (*fxi_kernel)(const fx_step *step, const void *const *in, void
 
 /* Sets the step's attributes from those of a node with the same operation. */
 void fxi_step_set_attr(fx_step *step, const fx_attr *attr);
-/* The axis of a PAD step that pads several axes. Its `before` is the position in the output, in
- * elements, of the input's first element, from which fxi_pad_before computes those of all axes.
+/* The axis of a PAD step that pads several axes. Its `before` is the number of elements of the
+ * output before the input's first one; fxi_pad_before computes from it the `before` of each axis.
  * Only the CPU gets such a step (planner.h), so the plugin interface does not describe it. */
 enum { FXI_PAD_AXES = -1 };
 /* How many elements a PAD step, of one axis or of several, adds before each axis of its input. */

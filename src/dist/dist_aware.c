@@ -137,7 +137,7 @@ enum { PROBED = 16 }; /* elements */
 typedef struct folded {
     double value;
     double size; /* the sum, or product, of the absolute values */
-    double high; /* bounds the results of some of the members */
+    double high; /* bounds the result over any subset of the members */
     bool finite; /* all operands are finite */
 } folded;
 

@@ -83,8 +83,8 @@ FXI_INLINE vf masked_vector(const float *x)
 }
 
 /* A vector of elements of x, S apart. On AMD Zen 5 a load with a mask takes about 2.8 cycles, one
- * without a mask 1.9 where it crosses a cache line and otherwise hardly any. So there is no mask
- * `inside` the array, where elements of other rows may be loaded: masked_add leaves them out. */
+ * without a mask 1.9 where it crosses a cache line and otherwise hardly any. So if `inside`, no
+ * mask is used: elements of other rows may then be loaded, and masked_add leaves them out. */
 FXI_INLINE vf masked_load(const masked_lanes *m, const float *x, const bool inside, const int S)
 {
     if (S == 1)

@@ -301,7 +301,7 @@ static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t w
         fxi_gpu_param(c, 1 + a, p->v[a]);
     for (int d = 0; d < 3 * DIVISOR_COUNT; d++) {
         const int64_t size = p->v[3 * divisors[d / 3] + d % 3];
-        /* Those of XS and YS along axis 0, where there are packs. */
+        /* Along axis 0, XS and YS may be counted in packs. */
         const int pack = d == 0 && k->positions ? p->pack : d == 3 && k->tiles ? p->tiles : 1;
         fxi_gpu_divisor(c, DIVISORS + 3 * d, size / pack);
     }

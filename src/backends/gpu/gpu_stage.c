@@ -13,8 +13,8 @@ enum { ALIGN = 256, FIXED = -1, UNUSED = -2 };
 
 /* ---- which values ---------------------------------------------------------------------------- */
 
-/* Does the value's address differ between this run and any recording, or did it when the stage was
- * made? */
+/* Does the value's address differ between this run and any recording, or had it changed when the
+ * stage was made? */
 static bool changes(const fxi_gpu_whole *w, int32_t v, void *const *values)
 {
     for (int32_t k = 0; k < w->nrecordings; k++)

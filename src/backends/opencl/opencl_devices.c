@@ -323,7 +323,7 @@ int fxi_opencl_devices_open(char *why, size_t size)
     for (int k = 0; k < nchosen; k++) {
         if (!open_device(k, why, size))
             continue;
-        /* Devices that open move together, so their numbers have no gaps. */
+        /* Opened devices move forward in the list, so their numbers have no gaps. */
         chosen[n] = chosen[k];
         fxi_gpu_device_open(&chosen[n].gpu, "OpenCL", n);
         n++;

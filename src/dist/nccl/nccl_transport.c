@@ -41,7 +41,7 @@ static const struct {
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* The library's last message names the file, device or address that an error number does not. */
+/* The library's latest message names the file, device or address that an error number does not. */
 static const char *say(char *text, size_t size, const char *call, int error, fxi_nccl_comm comm)
 {
     const char *what = nccl.ErrorString(error);
