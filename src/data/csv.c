@@ -2,8 +2,8 @@
  *
  * Only one record and the numbers read so far are in memory. A row-major table with one row per
  * line has the same bytes as the column-major matrix columns×rows, so lines are simply appended.
- * Header lines are allowed only at the top. After the first row of numbers every other line that is
- * not blank is an error, because silently skipped rows would misalign features and labels.
+ * Header lines are allowed only at the top. After the first row of numbers, a line that is neither
+ * blank nor numbers is an error: silently skipped rows would misalign features and labels.
  */
 #include "csv_lines.h"
 #include "lend.h"

@@ -11,7 +11,7 @@
  * checks. The length of a gzip stream is unknown before it is read, so the data are collected in
  * pieces that double in size; a short file whose header declares a large size then uses memory in
  * proportion to its real length. The pieces are freed after conversion into the array's own memory,
- * so the data are in memory at most twice, as they are in the file and as elements of the array.
+ * so the data are in memory at most twice: as the bytes of the file, and as elements of the array.
  * The array borrows that memory (fxi_borrow), which avoids a third copy.
  */
 #include "data_file.h"

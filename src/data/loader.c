@@ -321,7 +321,7 @@ static bool concerns(const running *r, const fx_loader *loader, const fx_batch *
     return (!loader || r->loader == loader) && (!batch || r->home == batch);
 }
 
-/* Removes the pass of this loader and batch (NULL: any batch) from the list and returns it. */
+/* Removes the pass of this loader and batch (NULL: any) from the list and returns it. */
 static running *unlink_pass(const fx_loader *loader, const fx_batch *batch)
 {
     fxi_mutex_lock(&running_lock);

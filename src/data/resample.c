@@ -381,7 +381,7 @@ static void take_fraction(double fraction, const groups *g, label_parts *labels,
     }
 }
 
-/* The sizes of the parts of each label. A fraction is that of each label's observations, a count is
+/* The sizes of the parts of each label. A fraction applies to each label's observations; a count is
  * divided among the labels. */
 static fx_status divide_labels(const fx_fractions *at, int64_t n, const groups *g, keyed *keys,
                                label_parts *labels)

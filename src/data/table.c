@@ -1,10 +1,10 @@
 /* table.c: reads CSV files with column names and texts.
  *
- * The file is read once. The first row decides whether a column holds numbers or texts, so a text
- * among numbers further down is an error with its location, and cannot change the meaning of
- * earlier rows. To decide whether the first line is a header, it is held back until the second line
- * is read. Texts get numbers in the order of appearance; at the end these are changed to the
- * alphabetical order, which does not depend on the order of the rows.
+ * The file is read once. The first field of a column that is not missing decides whether the column
+ * holds numbers or texts, so a text among numbers further down is an error with its location, and
+ * cannot change the meaning of earlier rows. To decide whether the first line is a header, it is
+ * held back until the second line is read. Texts get numbers in the order of appearance; at the end
+ * these are changed to the alphabetical order, which does not depend on the order of the rows.
  */
 #include "c_text.h"
 #include "csv_lines.h"

@@ -203,8 +203,8 @@ static bool is_tuple(const void *x)
     return !fx_is_array(x) && (fx_type_of(x)->flags & FX_TYPE_TUPLE) != 0;
 }
 
-/* True for the padding of a layer as one number per axis in one state, and as (before, after) per
- * axis in the other: pad=(1, 1) and pad=1 of Flux. Paddings are options, so their values are not
+/* True for a layer's padding that is one number per axis in one state, and (before, after) per axis
+ * in the other: pad=(1, 1) and pad=1 of Flux. Paddings are options, so their values are not
  * loaded. */
 static bool is_padding_of_two_forms(const loading *l, const void *dst, const void *src)
 {

@@ -33,8 +33,7 @@ int fxi_os_open(const char *path, int mode);
 int fxi_os_open_temporary(void);
 /* Creates a file without a name on the disk of the file `beside`, for reading and writing. Nothing
  * is left of it when it is closed or the process is killed; only where the system cannot create a
- * file without a name (macOS, some file systems), a kill at that very moment leaves an empty file.
- */
+ * file without a name (macOS, some file systems), a kill during this call leaves an empty file. */
 int fxi_os_open_nameless(const char *beside);
 int fxi_os_duplicate(int fd);
 /* Closes the descriptor, also if the result is a failure. */

@@ -26,8 +26,8 @@ void fxi_system_memory(int64_t *out_total, int64_t *out_available);
 int64_t fxi_system_memory_total(void);
 /* The bytes that the process can fill at most: the memory of the machine or of its cgroups, and the
  * space for swapping. −1 if unknown, or if the system refuses allocations that it cannot hold.
- * Otherwise *out_held, which may be NULL, is what the process has filled, in memory and without
- * pages of files; 0 if unknown. */
+ * Otherwise *out_held, which may be NULL, is the number of bytes of the process that are in memory,
+ * except pages of files; 0 if unknown. */
 int64_t fxi_system_memory_most(int64_t *out_held);
 
 size_t fxi_page_bytes(void);
