@@ -9,7 +9,6 @@
  * Recursion is as deep as the nesting of the objects, at most FXI_MAX_DEPTH. A row that is met
  * again while its children are walked is part of a cycle, which is an error.
  */
-#include "identity_map.h"
 #include "object_types.h"
 #include "tuples.h"
 #include "walk.h"
@@ -25,35 +24,44 @@ enum { MOST_TREES = 8 };
  * it. */
 enum { OPEN = 1, FRUITFUL = 2 };
 
-enum { FIRST_ROWS = 32, FIRST_BUCKETS = 2 * FIRST_ROWS };
+enum { FIRST_ROWS = 32, FIRST_WIDTH = 4, FIRST_BUCKETS = 2 * FIRST_ROWS };
 typedef struct row_set {
     int width;            /* objects in a row */
-    void **rows;          /* all rows, `width` pointers each */
+    int stride;           /* pointers in a row: one more if it has a value */
+    void **rows;          /* all rows */
     unsigned char *flags; /* OPEN, FRUITFUL */
     int32_t n, capacity;
+    int32_t most;     /* rows before `rows` or `buckets` must grow */
     int32_t *buckets; /* hash table of row + 1; 0: empty */
     size_t nbuckets;  /* a power of two, at least twice n */
     /* Small trees need no allocation. */
-    void *first_rows[FIRST_ROWS];
+    void *first_rows[FIRST_ROWS * FIRST_WIDTH];
     unsigned char first_flags[FIRST_ROWS];
     int32_t first_buckets[FIRST_BUCKETS];
 } row_set;
 
-static void row_set_init(row_set *s, int width)
+static void row_set_init(row_set *s, int width, bool valued)
 {
     s->width = width;
+    s->stride = width + valued;
     s->n = 0;
     s->rows = s->first_rows;
     s->flags = s->first_flags;
-    s->capacity = FIRST_ROWS / width;
+    s->capacity = s->stride <= FIRST_WIDTH ? FIRST_ROWS : FIRST_ROWS * FIRST_WIDTH / s->stride;
+    s->most = s->capacity;
     s->buckets = s->first_buckets;
     s->nbuckets = FIRST_BUCKETS;
     memset(s->first_buckets, 0, sizeof s->first_buckets);
 }
 
+static inline void **row_at(const row_set *s, int32_t number)
+{
+    return s->rows + (size_t)number * (size_t)s->stride;
+}
+
 static inline bool same_row(const row_set *s, int32_t number, void *const *row)
 {
-    void *const *known = s->rows + (size_t)number * (size_t)s->width;
+    void *const *known = row_at(s, number);
     if (known[0] != row[0])
         return false;
     int k = 1;
@@ -85,7 +93,7 @@ static bool more_buckets(row_set *s)
     s->buckets = buckets;
     s->nbuckets = n;
     for (int32_t i = 0; i < s->n; i++)
-        s->buckets[bucket_of(s, s->rows + (size_t)i * (size_t)s->width)] = i + 1;
+        s->buckets[bucket_of(s, row_at(s, i))] = i + 1;
     return true;
 }
 
@@ -101,7 +109,8 @@ static void row_set_free(row_set *s)
 
 static bool more_rows(row_set *s)
 {
-    const size_t bytes = (size_t)s->width * sizeof *s->rows, capacity = 2 * (size_t)s->capacity + 1;
+    const size_t bytes = (size_t)s->stride * sizeof *s->rows,
+                 capacity = 2 * (size_t)s->capacity + 1;
     void **rows = capacity < INT32_MAX ? fxi_malloc(capacity * bytes) : NULL;
     unsigned char *flags = fxi_malloc(capacity);
     if (!rows || !flags) {
@@ -121,23 +130,34 @@ static bool more_rows(row_set *s)
     return true;
 }
 
+/* Makes space for one more row. */
+static __attribute__((noinline)) bool more(row_set *s)
+{
+    if ((s->n == s->capacity && !more_rows(s)) ||
+        (2 * ((size_t)s->n + 1) > s->nbuckets && !more_buckets(s)))
+        return false;
+    const int32_t half = s->nbuckets / 2 < INT32_MAX ? (int32_t)(s->nbuckets / 2) : INT32_MAX;
+    s->most = s->capacity < half ? s->capacity : half;
+    return true;
+}
+
 /* The number of a row, −1 if out of memory; *out_new: the row was added. */
-static int32_t row_number(row_set *s, void *const *row, bool *out_new)
+static inline int32_t row_number(row_set *s, void *const *row, bool *out_new)
 {
     *out_new = false;
-    if (2 * ((size_t)s->n + 1) > s->nbuckets && !more_buckets(s))
+    if (__builtin_expect(s->n == s->most, 0) && !more(s))
         return -1;
-    const size_t i = bucket_of(s, row);
-    if (s->buckets[i])
-        return s->buckets[i] - 1;
-    if (s->n == s->capacity && !more_rows(s))
-        return -1;
-    void **added = s->rows + (size_t)s->n * (size_t)s->width;
+    int32_t *bucket = &s->buckets[bucket_of(s, row)];
+    if (*bucket)
+        return *bucket - 1;
+    void **added = row_at(s, s->n);
     added[0] = row[0];
     for (int k = 1; k < s->width; k++) /* memcpy takes longer for so few */
         added[k] = row[k];
+    if (s->stride > s->width)
+        added[s->width] = row[0];
     s->flags[s->n] = 0;
-    s->buckets[i] = ++s->n;
+    *bucket = ++s->n;
     *out_new = true;
     return s->n - 1;
 }
@@ -146,6 +166,9 @@ static int32_t row_number(row_set *s, void *const *row, bool *out_new)
 
 typedef struct walking {
     const fx_tree_walker *how;
+    fxi_valued_walk *valued; /* NULL: positions have no values */
+    void **values; /* of the children that have been walked, for each object around the position */
+    int32_t nvalues, value_capacity;
     row_set met;
     int64_t taken; /* number of spots that `meet` took */
     bool stopped;
@@ -164,27 +187,37 @@ static void fail(walking *w, fx_status status)
     w->stopped = true;
 }
 
-/* The row of a spot that must be visited; −1 if it was visited already. */
-static int32_t row_to_meet(walking *w, const fx_spot *at)
+static void fail_memory(walking *w)
 {
-    bool is_new;
-    if (at->depth > FXI_MAX_DEPTH + 1) {
-        fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "nested more than %d levels deep",
-                        FXI_MAX_DEPTH));
-        return -1;
-    }
-    const int32_t row = row_number(&w->met, at->objects, &is_new);
-    if (row < 0)
-        fail(w, fx_fail(FX_STATUS_MEMORY, w->how->op, "no memory for the list of visited objects"));
-    else if (!is_new && (w->met.flags[row] & OPEN))
-        fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "a %s contains itself",
-                        fxi_type_of(at->objects[0])->name));
-    else if (is_new || (w->how->every_path && (w->met.flags[row] & FRUITFUL)))
-        return row;
-    return -1;
+    fail(w, fx_fail(FX_STATUS_MEMORY, w->how->op, "no memory for the list of visited objects"));
 }
 
-static void walk_spot(walking *w, const fx_spot *at);
+/* Must a spot be visited whose row was met before? */
+static __attribute__((noinline)) bool meets_again(walking *w, const fx_spot *at, int32_t row)
+{
+    if (row < 0)
+        fail_memory(w);
+    else if (w->met.flags[row] & OPEN)
+        fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "a %s contains itself",
+                        fxi_type_of(at->objects[0])->name));
+    return !w->stopped && w->how->every_path && (w->met.flags[row] & FRUITFUL);
+}
+
+/* Visits a spot, unless that has been done. Returns its row; −1 if the walk has failed. */
+static int32_t walk_spot(walking *w, const fx_spot *at);
+
+/* Adds the value of a child, for `leave` of its parent. */
+static void add_value(walking *w, int32_t row)
+{
+    if (w->stopped)
+        return;
+    if (w->nvalues == w->value_capacity &&
+        !fxi_grow(&w->values, &w->value_capacity, w->nvalues + 1, sizeof *w->values)) {
+        fail_memory(w);
+        return;
+    }
+    w->values[w->nvalues++] = row_at(&w->met, row)[w->met.width];
+}
 
 /* Item k of a field of an object that has this type. */
 static inline void *item_of(void *x, const fx_field *f, int64_t k)
@@ -212,12 +245,17 @@ static void walk_field(walking *w, const fx_spot *parent, const fx_field *f, int
     void *row[MOST_TREES];
     const fx_type *type = fxi_type_of(parent->objects[0]);
     fx_spot at = {.objects = row, .parent = parent, .depth = parent->depth + 1, .frozen = frozen};
+    if (at.depth > FXI_MAX_DEPTH + 1)
+        fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "nested more than %d levels deep",
+                        FXI_MAX_DEPTH));
     for (int64_t k = 0; k < n && !w->stopped; k++) {
         at.child = child + k;
         row[0] = item_of(parent->objects[0], f, k);
         for (int t = 1; t < w->met.width; t++)
             row[t] = child_at(parent->objects[t], type, f, k, at.child);
-        walk_spot(w, &at);
+        const int32_t number = walk_spot(w, &at);
+        if (w->valued)
+            add_value(w, number);
     }
 }
 
@@ -235,40 +273,90 @@ static void walk_children(walking *w, const fx_spot *at)
     }
 }
 
-static void walk_spot(walking *w, const fx_spot *at)
+/* The children of an object have been walked; their values begin at `first`. */
+static bool leave(walking *w, const fx_spot *at, int32_t first)
 {
-    const int32_t row = row_to_meet(w, at);
-    if (row < 0)
-        return;
-    const fx_walk decision = w->how->meet(at, w->how->user);
-    const int64_t before = w->taken;
-    w->taken += decision == FX_WALK_TAKE;
-    w->stopped |= decision == FX_WALK_STOP;
-    if (decision == FX_WALK_ENTER) {
-        w->met.flags[row] |= OPEN;
-        walk_children(w, at);
-        w->met.flags[row] &= (unsigned char)~OPEN;
-        if (!w->stopped && w->how->leave && !w->how->leave(at, w->how->user))
-            w->stopped = true;
+    if (w->valued) {
+        w->valued->value = at->objects[0];
+        w->valued->children = w->values + first;
+        w->valued->nchildren = w->nvalues - first;
+        w->nvalues = first;
     }
-    if (w->taken > before)
-        w->met.flags[row] |= FRUITFUL;
+    return !w->how->leave || w->how->leave(at, w->how->user);
 }
 
-fx_status fx_tree_walk(const fx_tree_walker *how, void *const *trees)
+static __attribute__((noinline)) void enter(walking *w, const fx_spot *at, int32_t row)
+{
+    const int32_t first = w->nvalues;
+    w->met.flags[row] |= OPEN;
+    walk_children(w, at);
+    w->met.flags[row] &= (unsigned char)~OPEN;
+    if (!w->stopped && !leave(w, at, first))
+        w->stopped = true;
+}
+
+static int32_t walk_spot(walking *w, const fx_spot *at)
+{
+    bool is_new;
+    const int32_t row = row_number(&w->met, at->objects, &is_new);
+    if (!is_new && !meets_again(w, at, row))
+        return row;
+    if (w->valued)
+        w->valued->value = at->objects[0];
+    const int64_t before = w->taken;
+    const fx_walk decision = w->how->meet(at, w->how->user);
+    if (decision == FX_WALK_ENTER)
+        enter(w, at, row);
+    else if (decision == FX_WALK_STOP)
+        w->stopped = true;
+    else
+        w->taken += decision == FX_WALK_TAKE;
+    if (w->valued)
+        row_at(&w->met, row)[w->met.width] = w->valued->value;
+    if (w->taken > before)
+        w->met.flags[row] |= FRUITFUL;
+    return row;
+}
+
+static fx_status walk(const fx_tree_walker *how, void *const *trees, fxi_valued_walk *valued)
 {
     walking w; /* not zeroed as a whole: it is large */
     w.how = how;
+    w.valued = valued;
+    w.values = NULL;
+    w.nvalues = w.value_capacity = 0;
     w.taken = 0;
     w.stopped = false;
     w.status = FX_OK;
     if (how->trees > MOST_TREES)
         return fx_fail(FX_STATUS_ARGUMENT, how->op, "takes at most %d trees", MOST_TREES);
-    row_set_init(&w.met, how->trees ? how->trees : 1);
+    row_set_init(&w.met, how->trees ? how->trees : 1, valued != NULL);
+    if (valued)
+        valued->state = &w;
     const fx_spot top = {.objects = trees};
     walk_spot(&w, &top);
     row_set_free(&w.met);
+    fxi_free(w.values);
     return w.status;
+}
+
+fx_status fx_tree_walk(const fx_tree_walker *how, void *const *trees)
+{
+    return walk(how, trees, NULL);
+}
+
+fx_status fxi_tree_walk_valued(fxi_valued_walk *v, void *x)
+{
+    return walk(&v->walker, &x, v);
+}
+
+bool fxi_walk_value(const fxi_valued_walk *v, void *x, void **out)
+{
+    const row_set *met = &v->state->met;
+    void *const objects[MOST_TREES] = {x};
+    const int32_t row = met->buckets[bucket_of(met, objects)] - 1;
+    *out = row < 0 ? NULL : row_at(met, row)[met->width];
+    return row >= 0;
 }
 
 /* ---- paths ----------------------------------------------------------------------------------- */
@@ -285,15 +373,16 @@ static void add_char(path_text *t, char c)
     t->length++;
 }
 
-static void add_part(path_text *t, const char *part)
+/* Parts are short, so that a loop takes less time than calls of strlen and memcpy. */
+static inline void add_part(path_text *t, const char *part)
 {
-    const size_t n = strlen(part);
-    if (n > 0 && t->length)
+    if (*part && t->length)
         add_char(t, '.');
-    if (t->length + 1 < t->capacity) {
-        const size_t space = t->capacity - t->length - 1;
-        memcpy(t->dst + t->length, part, n < space ? n : space);
-    }
+    char *to = t->dst + t->length;
+    size_t space = t->length + 1 < t->capacity ? t->capacity - t->length - 1 : 0, n = 0;
+    for (; part[n]; n++)
+        if (n < space)
+            to[n] = part[n];
     t->length += n;
 }
 
@@ -324,7 +413,8 @@ const char *fx_naming_children(const fx_type *type, const fx_field *field)
 }
 
 /* Adds the part of a position below its parent. */
-static void add_own_part(path_text *t, const fx_spot *at, fx_naming_fn naming)
+static inline __attribute__((always_inline)) void add_own_part(path_text *t, const fx_spot *at,
+                                                               fx_naming_fn naming)
 {
     const void *object = at->parent->objects[0];
     const fx_type *type = fxi_type_of(object);
@@ -378,32 +468,17 @@ size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, size_t ca
 /* ---- mirrors --------------------------------------------------------------------------------- */
 
 typedef struct mirroring {
-    const char *op;
+    fxi_valued_walk walk; /* the value of an object: its tuple, or the result of `leaf` */
     void *(*leaf)(void *x, void *user);
     void *user;
-    fxi_identity_map made; /* object → its tuple, or the result of `leaf` */
-    void *nothing;         /* the result of `leaf` for NULL */
     bool failed;
 } mirroring;
 
 static bool record_result(mirroring *m, void *x, void *y)
 {
-    if (x ? fxi_identity_put(&m->made, x, y) : true) {
-        m->nothing = x ? m->nothing : y;
-        m->failed |= y && fx_is_error(y) && !(x && fx_is_error(x));
-    } else {
-        fx_fail(FX_STATUS_MEMORY, m->op, "no memory for the list of visited objects");
-        m->failed = true;
-    }
+    m->walk.value = y;
+    m->failed |= y && fx_is_error(y) && !(x && fx_is_error(x));
     return !m->failed;
-}
-
-static void *mirrored(const mirroring *m, void *x)
-{
-    void *y = m->nothing;
-    if (x)
-        fxi_identity_get(&m->made, x, &y);
-    return y;
 }
 
 static fx_walk mirror_leaf(const fx_spot *at, void *user)
@@ -419,19 +494,19 @@ static bool mirror_object(const fx_spot *at, void *user)
 {
     mirroring *m = user;
     void *x = at->objects[0], *t = fx_functor(x);
-    for (int64_t i = 0; i < fx_count(t); i++)
-        fxi_child_set(t, i, mirrored(m, fx_child(x, i)));
+    const int64_t n = fx_count(t);
+    for (int64_t i = 0; i < n && i < m->walk.nchildren; i++)
+        fxi_child_set(t, i, m->walk.children[i]);
     return record_result(m, x, t);
 }
 
 void *fxi_mirror(const char *op, void *x, void *(*leaf)(void *x, void *user), void *user)
 {
-    mirroring m = {.op = op, .leaf = leaf, .user = user};
-    const fx_tree_walker how = {.op = op, .meet = mirror_leaf, .leave = mirror_object, .user = &m};
-    const fx_status status = fx_tree_walk(&how, &x);
-    void *y = status == FX_OK && !m.failed
-                  ? mirrored(&m, x)
-                  : fx_error_array(status == FX_OK ? fx_error_status() : status);
-    fxi_identity_free(&m.made);
-    return y;
+    mirroring m = {.leaf = leaf, .user = user};
+    m.walk.walker =
+        (fx_tree_walker){.op = op, .meet = mirror_leaf, .leave = mirror_object, .user = &m};
+    const fx_status status = fxi_tree_walk_valued(&m.walk, x);
+    return status == FX_OK && !m.failed
+               ? m.walk.value
+               : fx_error_array(status == FX_OK ? fx_error_status() : status);
 }

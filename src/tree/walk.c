@@ -70,44 +70,37 @@ static fx_array *tied_to(ties *t, const fx_array *x)
 /* ---- map ------------------------------------------------------------------------------------- */
 
 typedef struct mapping {
+    fxi_valued_walk walk; /* the value of an array or object: what it is mapped to */
     fx_map_user_fn f;
     fx_object_fn object; /* NULL: the walk enters every object */
     void *user;
-    fxi_identity_map made; /* array or object → its mapped value */
     ties ties;
+    fxi_identity_map
+        early; /* mapped values of arrays that the walk had not met, but a view of them */
     bool failed;
 } mapping;
 
-/* Records that x maps to y. */
-static bool record_result(mapping *m, void *x, void *y)
+static fx_array *map_array(mapping *m, fx_array *x);
+
+/* The mapped value of an array that others view. */
+static fx_array *map_viewed(mapping *m, fx_array *x)
 {
-    if (!m->failed && !fxi_identity_put(&m->made, x, y)) {
+    void *y;
+    if (fxi_walk_value(&m->walk, x, &y) || fxi_identity_get(&m->early, x, &y))
+        return y;
+    y = map_array(m, x);
+    if (!m->failed && !fxi_identity_put(&m->early, x, y)) {
         fx_fail(FX_STATUS_MEMORY, "fmap", "no memory for the list of visited objects");
         m->failed = true;
     }
-    return !m->failed;
+    return y;
 }
-
-/* The mapped value of x; x itself if it was not mapped. */
-static void *mapped(const mapping *m, void *x)
-{
-    void *y;
-    return fxi_identity_get(&m->made, x, &y) ? y : x;
-}
-
-static void *replacement(void *user, void *child)
-{
-    return mapped(user, child);
-}
-
-static void map_array(mapping *m, fx_array *x);
 
 /* Maps a view of another array to the same view of the mapped array. The view is evaluated now if
  * that array is evaluated. */
 static fx_array *map_view(mapping *m, fx_array *x, fx_array *of)
 {
-    map_array(m, of);
-    fx_array *y = mapped(m, of);
+    fx_array *y = map_viewed(m, of);
     if (!y || y == of || m->failed)
         return y ? x : NULL;
     fx_array *view = fxi_view_again(x, of, y);
@@ -116,15 +109,14 @@ static fx_array *map_view(mapping *m, fx_array *x, fx_array *of)
     return fx_is_evaluated(y) && fx_eval(view) != FX_OK ? fx_error_array(fx_error_status()) : view;
 }
 
-static void map_array(mapping *m, fx_array *x)
+static fx_array *map_array(mapping *m, fx_array *x)
 {
-    void *unused;
-    if (m->failed || fxi_identity_get(&m->made, x, &unused))
-        return;
+    void *y;
+    if (m->early.count && fxi_identity_get(&m->early, x, &y))
+        return y;
     fx_array *of = tied_to(&m->ties, x);
     m->failed |= m->ties.failed;
-    if (!m->failed)
-        record_result(m, x, of ? map_view(m, x, of) : m->f(x, m->user));
+    return m->failed ? x : of ? map_view(m, x, of) : m->f(x, m->user);
 }
 
 static fx_walk map_meet(const fx_spot *at, void *user)
@@ -133,36 +125,53 @@ static fx_walk map_meet(const fx_spot *at, void *user)
     void *x = at->objects[0];
     if (!x || (!fxi_is_array(x) && opaque(x)))
         return FX_WALK_PASS;
-    void *y = NULL;
-    if (fxi_is_array(x))
-        map_array(m, x);
-    else if (m->object && (y = m->object(x, m->user)) != NULL)
-        record_result(m, x, y);
-    else
+    void *y = fxi_is_array(x) ? map_array(m, x) : m->object ? m->object(x, m->user) : NULL;
+    if (!y && !fxi_is_array(x))
         return FX_WALK_ENTER;
+    m->walk.value = y;
     return m->failed ? FX_WALK_STOP : FX_WALK_PASS;
 }
 
-static bool any_changed(const mapping *m, void *const *children, int64_t n)
+/* The values of the children that are left. */
+typedef struct values {
+    void **next, **end;
+    int64_t kept;
+    bool changed;
+} values;
+
+/* Keeps the values of children that are not NULL at the front, in the order in which
+ * fxi_object_copy asks for them. */
+static void keep_values(values *v, void **first, void *const *children, int64_t n)
 {
-    int64_t i = 0;
-    while (i < n && (!children[i] || mapped(m, children[i]) == children[i]))
-        i++;
-    return i < n;
+    for (int64_t i = 0; i < n && v->next < v->end; i++) {
+        void *y = *v->next++;
+        v->changed |= y != children[i];
+        if (children[i])
+            first[v->kept++] = y;
+    }
 }
 
-static bool child_changed(const mapping *m, const fx_type *type, const void *x)
+/* Does the map change a child of x? */
+static bool child_changed(mapping *m, const fx_type *type, const void *x)
 {
-    bool changed = false;
-    for (int i = 0; i < type->nfields && !changed; i++) {
+    values v = {.next = m->walk.children, .end = m->walk.children + m->walk.nchildren};
+    for (int i = 0; i < type->nfields; i++) {
         const fx_field *f = &type->fields[i];
         const fx_list *list = f->kind == FX_FIELD_LIST ? fxi_field_at(x, f) : NULL;
         if (list)
-            changed = any_changed(m, list->items, list->n);
+            keep_values(&v, m->walk.children, list->items, list->n);
         else if (f->kind == FX_FIELD_CHILD)
-            changed = any_changed(m, fxi_field_at(x, f), 1);
+            keep_values(&v, m->walk.children, fxi_field_at(x, f), 1);
     }
-    return changed;
+    m->walk.nchildren = (int32_t)v.kept;
+    return v.changed;
+}
+
+/* The value of the next child. */
+static void *next_value(void *user, void *child)
+{
+    mapping *m = user;
+    return m->walk.nchildren-- > 0 ? *m->walk.children++ : child;
 }
 
 /* Makes a new object if a child changed. */
@@ -173,11 +182,12 @@ static bool map_leave(const fx_spot *at, void *user)
     const fx_type *type = fxi_type_of(x);
     if (!child_changed(m, type, x))
         return true;
-    void *y = fxi_object_copy(type, x, replacement, m);
+    void *y = fxi_object_copy(type, x, next_value, m);
     if (y && type->rebuild)
         y = type->rebuild(y);
+    m->walk.value = y;
     m->failed |= !y;
-    return record_result(m, x, y);
+    return !m->failed;
 }
 
 void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x)
@@ -186,12 +196,12 @@ void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, "fmap", "the %s is NULL", f ? "object" : "function"));
     mapping m = {.f = f, .object = object, .user = user, .ties.root = x};
-    const fx_tree_walker how = {.op = "fmap", .meet = map_meet, .leave = map_leave, .user = &m};
-    const fx_status status = fx_tree_walk(&how, &x);
-    void *y = mapped(&m, x);
-    fxi_identity_free(&m.made);
+    m.walk.walker =
+        (fx_tree_walker){.op = "fmap", .meet = map_meet, .leave = map_leave, .user = &m};
+    const fx_status status = fxi_tree_walk_valued(&m.walk, x);
+    fxi_identity_free(&m.early);
     fxi_identity_free(&m.ties.handles);
-    return m.failed || status != FX_OK ? fx_error_object(fxi_type_of(x)) : y;
+    return m.failed || status != FX_OK ? fx_error_object(fxi_type_of(x)) : m.walk.value;
 }
 
 void *fx_fmap_with(fx_map_user_fn f, void *user, void *x)
@@ -244,11 +254,7 @@ typedef struct visiting {
 
 static bool is_real(const fx_array *x)
 {
-    static const bool real[FX_DTYPE_COUNT] = {[FX_DTYPE_F32] = true,
-                                              [FX_DTYPE_F64] = true,
-                                              [FX_DTYPE_F16] = true,
-                                              [FX_DTYPE_BF16] = true};
-    return real[fx_eltype(x)];
+    return fxi_is_float(x->node ? x->node->dtype : (int)fx_eltype(x));
 }
 
 static bool no_memory(visiting *v)
@@ -331,12 +337,12 @@ static fx_walk visit_meet(const fx_spot *at, void *user)
     void *x = at->objects[0];
     /* An object that could not be made usually has an error array as a child. If it has no child,
      * as a tuple, it counts as an error array itself. */
-    if (x && !fxi_is_array(x) && fx_is_error(x) && fx_count(x) == 0)
+    if (fxi_is_array(x))
+        visit_array(v, at, x);
+    else if (x && fx_is_error(x) && fx_count(x) == 0)
         visit_array(v, at, fx_error_array(fxi_object_status(x)));
     else if (fx_has_children(x))
         return enter(v, at);
-    else if (x && fxi_is_array(x))
-        visit_array(v, at, x);
     return v->failed ? FX_WALK_STOP : FX_WALK_PASS;
 }
 
