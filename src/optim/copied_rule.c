@@ -153,22 +153,21 @@ static bool alike(const fxi_context *c, const fxi_item *it, const fxi_item *from
     return true;
 }
 
-/* Makes the nodes of the list, and sets those of the new values. */
+/* Makes the nodes of the list, and sets those of the new values. The list has only nodes that a new
+ * value is computed from, so each of them has a reader or is retained here. */
 static fx_status copy_all(fxi_context *c, const fxi_copied_rule *r, fxi_item *it)
 {
-    fxi_node *values[OPERANDS + FXI_COPIED_NODES], **made = values + OPERANDS;
+    fxi_node *values[OPERANDS + FXI_COPIED_NODES];
     for (int i = 0; i < fxi_item_operands(it); i++)
         values[i] = fxi_item_operand(it, i)->node;
-    const int n = fxi_nodes_copy(c, r->n, r->all, it->x->node, OPERANDS, values);
-    for (int k = 0; k <= it->leaf->states.n && n == r->n; k++)
+    if (!fxi_nodes_copy(c, r->n, r->all, it->x->node, OPERANDS, values))
+        return fxi_error_latest();
+    for (int k = 0; k <= it->leaf->states.n; k++)
         if (r->value[k] != NO_NUMBER) {
             it->nodes[k] = values[r->value[k]];
             fxi_node_retain(it->nodes[k]);
         }
-    for (int i = 0; i < n; i++)
-        if (!r->all[i].shared)
-            fxi_node_release(made[i]);
-    return n == r->n ? FX_OK : fxi_error_latest();
+    return FX_OK;
 }
 
 void fxi_copy_begin(fxi_copied_rule *r, const fxi_item *it)

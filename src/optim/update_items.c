@@ -23,10 +23,7 @@ fx_status fxi_update_no_memory(void)
 static fx_status check_gradient(const fx_array *x, const fx_array *g)
 {
     char a[128], b[128];
-    bool same = fx_ndims(x) == fx_ndims(g);
-    for (int i = 0; i < fx_ndims(x) && same; i++)
-        same = fx_size(x, i) == fx_size(g, i);
-    if (same)
+    if (fxi_same_shape(x->node, g->node))
         return FX_OK;
     fx_summary((void *)(uintptr_t)g, a, sizeof a);
     fx_summary((void *)(uintptr_t)x, b, sizeof b);
@@ -39,9 +36,9 @@ static fx_status check_gradient(const fx_array *x, const fx_array *g)
 static fx_status check_state(const fxi_state_leaf *l, const fx_array *x)
 {
     char old[FXI_SHAPE_TEXT], now[128];
-    bool same = fx_ndims(x) == l->ndims;
+    bool same = x->node->ndim == l->ndims;
     for (int i = 0; i < l->ndims && same; i++)
-        same = fx_size(x, i) == l->sizes[i];
+        same = x->node->shape[i] == l->sizes[i];
     if (same || l->states.n == 0)
         return FX_OK;
     fx_summary((void *)(uintptr_t)x, now, sizeof now);
@@ -55,7 +52,7 @@ static fx_status check_state(const fxi_state_leaf *l, const fx_array *x)
 static fx_status check_device(const fxi_state_leaf *l, const fx_array *x)
 {
     const fx_array *first = l->states.n > 0 ? l->states.items[0] : NULL;
-    if (!first || fx_is_error(first) || !first->node->device || !x->node->device ||
+    if (!fxi_array_ok(first) || !first->node->device || !x->node->device ||
         first->node->device == x->node->device)
         return FX_OK;
     return fx_fail(FX_STATUS_DEVICE, "update",
@@ -68,8 +65,8 @@ void fxi_items_add(fxi_items *s, fxi_state_leaf *l, fx_array *x, fx_array *g)
 {
     if (l->frozen || !g)
         return;
-    if (fx_is_error(x) || fx_is_error(g)) {
-        s->status = fx_is_error(x) ? fx_array_status(x) : fx_array_status(g);
+    if (!fxi_array_ok(x) || !fxi_array_ok(g)) {
+        s->status = fxi_array_ok(x) ? fx_array_status(g) : fx_array_status(x);
         return;
     }
     s->status = check_gradient(x, g);
@@ -288,11 +285,12 @@ static fx_walk collect(const fx_spot *at, void *user)
     void *state = at->objects[0], *x = at->objects[1], *g = at->objects[2];
     if (!state || !x)
         return FX_WALK_PASS;
-    const int64_t n = fxi_is_array(state) ? 0 : fx_count(state);
-    const bool is_leaf = fx_is(state, &fxi_leaf_type);
-    if (is_leaf)
+    if (fx_is(state, &fxi_leaf_type)) {
         take_leaf(s, at);
-    else if (fxi_is_array(state))
+        return s->status == FX_OK ? FX_WALK_PASS : FX_WALK_STOP;
+    }
+    const int64_t n = fxi_is_array(state) ? 0 : fx_count(state);
+    if (fxi_is_array(state))
         s->status = mismatch(at, 0);
     else if (n > 0 && (fx_count(x) != n || (g && fx_count(g) != n)))
         s->status = mismatch(at, fx_count(x) != n ? 0 : 2);
@@ -300,7 +298,7 @@ static fx_walk collect(const fx_spot *at, void *user)
         note_view(s, x);
     if (s->status != FX_OK)
         return FX_WALK_STOP;
-    return is_leaf || fxi_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
+    return fxi_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
 }
 
 /* fx_setup returns a leaf for an array and a tuple for an object. */

@@ -12,7 +12,7 @@
 
 typedef struct renewal {
     fxi_items *items;
-    fxi_identity_map values; /* old handle → new value */
+    fxi_identity_map values; /* old array → new array */
     fxi_item *item;          /* whose leaf is copied */
     int64_t next;            /* the state whose new value is next */
     bool failed;
@@ -86,18 +86,16 @@ static fx_status check_values(const fxi_items *s)
     return status;
 }
 
-/* Makes handles of all new values, and lists them by the old handles. */
+/* Makes handles of all new values, and lists those of the model by the old handles. */
 static bool list_values(renewal *r)
 {
     for (int64_t i = 0; i < r->items->n; i++) {
         fxi_item *it = &r->items->all[i];
-        for (int64_t k = 0; k <= it->leaf->states.n; k++) {
-            fx_array *old = k ? it->leaf->states.items[k - 1] : it->x;
+        for (int64_t k = 0; k <= it->leaf->states.n; k++)
             if (!fxi_item_value(it, k))
-                it->values[k] = another_handle(old);
-            if (!fxi_identity_put(&r->values, old, it->values[k]))
-                return false;
-        }
+                it->values[k] = another_handle(k ? it->leaf->states.items[k - 1] : it->x);
+        if (!fxi_identity_put(&r->values, it->x, it->values[0]))
+            return false;
     }
     return true;
 }

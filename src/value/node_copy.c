@@ -4,26 +4,39 @@
 #include "node_copy.h"
 #include "node_parts.h"
 
-int fxi_nodes_copy(fxi_context *c, int n, const fxi_copied_node *list, const fxi_node *like,
-                   int given, fxi_node **values)
+/* Frees the nodes that were made, of which the first n entries are a list. */
+static void free_made(int n, const fxi_copied_node *list, fxi_node **made)
+{
+    for (int k = 0; k < n; k++)
+        if (!list[k].shared)
+            made[k]->refs++;
+    for (int k = 0; k < n; k++)
+        if (!list[k].shared)
+            fxi_node_release(made[k]);
+}
+
+bool fxi_nodes_copy(fxi_context *c, int n, const fxi_copied_node *list, const fxi_node *like,
+                    int given, fxi_node **values)
 {
     for (int k = 0; k < n; k++) {
         const fxi_copied_node *e = &list[k];
         fxi_node *x = e->shared ? e->shared : fxi_spare_malloc(sizeof *x);
         if (!x) {
             fx_fail(FX_STATUS_MEMORY, fxi_ops[e->op].name, "no memory for a node");
-            return k;
+            free_made(k, list, values + given);
+            return false;
         }
         values[given + k] = x;
         if (e->shared)
             continue;
         fxi_node_begin(c, x, (fx_op)e->op, (fx_dtype)e->dtype, e->whole ? like->ndim : 0,
                        e->whole ? like->device : NULL, e->nin, x->inl);
+        x->refs = 0; /* its readers and the caller count */
         x->weak = e->weak;
         memcpy(x->shape, like->shape, sizeof x->shape);
         x->attr = e->attr;
         for (int i = 0; i < e->nin; i++)
             fxi_node_capture(values[e->in[i]], &x->inl[i]);
     }
-    return n;
+    return true;
 }

@@ -15,12 +15,12 @@ typedef struct fxi_copied_node {
     fx_attr attr;
 } fxi_copied_node;
 
-/* Makes the n nodes of a list: values[given + k] is that of entry k, with a reference for the
- * caller unless it is shared. The calls have been made before with arrays of these types, numbers
- * of axes and devices, so the caller checks only the sizes of `like`: they must fit with any type.
- * Not in a recorded training step. Returns how many nodes it made: less than n (recorded) if an
- * allocation fails. */
-int fxi_nodes_copy(fxi_context *c, int n, const fxi_copied_node *list, const fxi_node *like,
-                   int given, fxi_node **values);
+/* Makes the n nodes of a list: values[given + k] is that of entry k. Only the nodes that read it
+ * have references to it: the caller must retain the others. The calls have been made before with
+ * arrays of these types, numbers of axes and devices, so the caller checks only the sizes of
+ * `like`: they must fit with any type. Not in a recorded training step. False (recorded) if an
+ * allocation fails; no node remains then. */
+bool fxi_nodes_copy(fxi_context *c, int n, const fxi_copied_node *list, const fxi_node *like,
+                    int given, fxi_node **values);
 
 #endif

@@ -2,8 +2,8 @@
  * and provides error objects.
  *
  * An incomplete object must be releasable, because a scope owns it from its allocation on. So a
- * copy takes the bytes of the original, clears every field that owns something, and then fills
- * those fields one at a time, each with a reference of its own.
+ * copy takes the bytes of the original, and then fills the fields that own something one at a time,
+ * each with a reference of its own; if that fails, the remaining ones are cleared.
  *
  * Error objects are static, one for each type, and never freed. Several threads may fill in the
  * same error object at once. Its arrays are error arrays, which are never freed either, so a reader
@@ -17,20 +17,6 @@
 #include <string.h>
 
 /* ---- construction ---------------------------------------------------------------------------- */
-
-static bool owns(const fx_field *f)
-{
-    return f->kind == FX_FIELD_CHILD || f->kind == FX_FIELD_SHARED || f->kind == FX_FIELD_LIST;
-}
-
-/* Clears a field that owns something. */
-static void clear_field(void *object, const fx_field *f)
-{
-    if (f->kind == FX_FIELD_LIST)
-        *(fx_list *)fxi_field_at(object, f) = (fx_list){0};
-    else
-        *(void **)fxi_field_at(object, f) = NULL;
-}
 
 static fx_status no_memory(const char *op)
 {
@@ -65,17 +51,16 @@ static fx_status copy_list(fx_list *to, const fx_list *from, const char *op, fxi
     return FX_OK;
 }
 
-static fx_status copy_field(void *object, const void *init, const fx_field *f, fxi_child_fn child,
-                            void *user)
+/* Clears the fields from number i on that own something. */
+static void clear_fields(void *object, const fx_type *type, int i)
 {
-    const char *op = ((const fx_object *)object)->type->name;
-    if (f->kind == FX_FIELD_LIST)
-        return copy_list(fxi_field_at(object, f), fxi_field_at(init, f), op, child, user);
-    void *value = fxi_field_child(init, f);
-    if (value && child && f->kind == FX_FIELD_CHILD)
-        value = child(user, value);
-    *(void **)fxi_field_at(object, f) = fxi_retain(value);
-    return FX_OK;
+    for (; i < type->nfields; i++) {
+        const fx_field *f = &type->fields[i];
+        if (f->kind == FX_FIELD_LIST)
+            *(fx_list *)fxi_field_at(object, f) = (fx_list){0};
+        else if (f->kind == FX_FIELD_CHILD || f->kind == FX_FIELD_SHARED)
+            *(void **)fxi_field_at(object, f) = NULL;
+    }
 }
 
 void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child, void *user)
@@ -85,13 +70,22 @@ void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child,
         return NULL;
     const size_t head = sizeof(fx_object);
     memcpy((char *)object + head, (const char *)init + head, type->size - head);
-    for (int i = 0; i < type->nfields; i++)
-        if (owns(&type->fields[i]))
-            clear_field(object, &type->fields[i]);
-    for (int i = 0; i < type->nfields; i++)
-        if (owns(&type->fields[i]) &&
-            copy_field(object, init, &type->fields[i], child, user) != FX_OK)
+    for (int i = 0; i < type->nfields; i++) {
+        const fx_field *f = &type->fields[i];
+        void *at = fxi_field_at(object, f);
+        if (f->kind == FX_FIELD_LIST) {
+            *(fx_list *)at = (fx_list){0};
+            if (copy_list(at, fxi_field_at(init, f), type->name, child, user) == FX_OK)
+                continue;
+            clear_fields(object, type, i + 1);
             return NULL; /* the scope releases the incomplete object */
+        }
+        void **to = at;
+        if (f->kind == FX_FIELD_CHILD)
+            *to = fxi_retain(*to && child ? child(user, *to) : *to);
+        else if (f->kind == FX_FIELD_SHARED)
+            fxi_retain(*to);
+    }
     return object;
 }
 
