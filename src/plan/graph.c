@@ -527,10 +527,10 @@ static inline uint64_t mix(uint64_t h, uint64_t word)
 /* One multiplication and one rotation for each word, in four independent chains: a single chain
  * would wait for each multiplication. The hash only finds the bucket; the cache compares whole
  * keys, so collisions cost time and are never wrong. */
-static uint64_t hash_words(const uint64_t *w, uint32_t n)
+uint64_t fxi_graph_hash(const fxi_graph *g)
 {
-    uint64_t a = 0x9E3779B97F4A7C15ull ^ n, b = 1, c = 2, d = 3;
-    const uint64_t *end = w + n;
+    uint64_t a = 0x9E3779B97F4A7C15ull ^ g->nkey, b = 1, c = 2, d = 3;
+    const uint64_t *w = g->key, *end = w + g->nkey;
     for (; end - w >= 4; w += 4) {
         a = mix(a, w[0]);
         b = mix(b, w[1]);
@@ -585,7 +585,6 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
     /* The address of a device is a multiple of 8, so its low 3 bits can hold eager mode and the
      * precision. The precision is 0 without products: such a plan serves every precision. */
     g->key[g->nkey++] = (uint64_t)(uintptr_t)g->device | g->eager | precision << 1;
-    g->hash = hash_words(g->key, g->nkey);
     return FX_OK;
 }
 

@@ -50,7 +50,6 @@ typedef struct fxi_graph {
     int32_t noutputs, output_capacity;
     uint64_t *key;
     uint32_t nkey, key_capacity;
-    uint64_t hash;
     bool waits;        /* not built: a value that a root replaces is pending, and the graph reads
                           it */
     fxi_node *blocked; /* a pending move from another device that has to run before this graph can
@@ -111,6 +110,8 @@ typedef struct fxi_root {
  * twice. FX_STATUS_MEMORY and FX_STATUS_STATE are recorded. */
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
 void fxi_graph_free(fxi_graph *g);
+/* A hash of the key. */
+uint64_t fxi_graph_hash(const fxi_graph *g);
 /* Why a result may not take over the buffer of n, whose number in the graph is id (−1: none); NULL
  * if it may. */
 const char *fxi_not_donatable(const fxi_node *n, int64_t id);

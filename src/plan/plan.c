@@ -193,7 +193,7 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
     memcpy(p->key, g->key, (size_t)g->nkey * sizeof *p->key);
     memcpy(p->record, g->record, (size_t)g->n * sizeof *p->record);
     p->nkey = g->nkey;
-    p->hash = g->hash;
+    p->hash = fxi_graph_hash(g);
     p->nnodes = g->n;
     return true;
 }
