@@ -33,6 +33,7 @@ typedef struct entry {
     bool leads;         /* it is a wanted value, or leads to one */
     bool start;         /* fxi_pullback_to: a wanted value, whose history the walk does not enter */
     bool walked;        /* the walk has visited it; wanted values get entries before the walk */
+    bool passes;        /* gradients may pass through the node to its inputs */
     fx_array **pads; /* retained; contributions that are zero except for a range along one axis */
     int32_t npads, pad_capacity;
 } entry;
@@ -81,6 +82,12 @@ static int32_t number_of(const sweep *s, const fxi_node *n)
     return -1;
 }
 
+/* May gradients pass through n to its inputs? */
+static inline bool passes(const sweep *s, const fxi_node *n)
+{
+    return mine(s, n) && fxi_is_float(n->dtype) && n->nin > 0 && fxi_gradient_rules[n->op];
+}
+
 static int32_t enter(sweep *s, fxi_node *n)
 {
     if (s->n == s->capacity && !fxi_grow(&s->entries, &s->capacity, s->n + 1, sizeof *s->entries))
@@ -94,14 +101,8 @@ static int32_t enter(sweep *s, fxi_node *n)
         n->sweep = s->mark;
         n->sweep_id = (uint32_t)s->n;
     }
-    s->entries[s->n] = (entry){.node = n};
+    s->entries[s->n] = (entry){.node = n, .passes = passes(s, n)};
     return s->n++;
-}
-
-/* May gradients pass through n to its inputs? */
-static inline bool passes(const sweep *s, const fxi_node *n)
-{
-    return mine(s, n) && fxi_is_float(n->dtype) && n->nin > 0 && fxi_gradient_rules[n->op];
 }
 
 static bool rebound_in(const fxi_node *n, fx_array *const *x, int nx)
@@ -142,11 +143,12 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
     s->entries[first].walked = true;
     while (depth > 0) {
         struct walk_frame *f = &s->stack[depth - 1];
-        fxi_node *n = s->entries[f->entry].node;
+        entry *at = &s->entries[f->entry];
+        fxi_node *n = at->node;
         if (f->next == 0 && rebound_in(n, x, nx))
             return built_before();
-        if (!passes(s, n) || f->next >= n->nin || s->entries[f->entry].start) {
-            const bool leads = s->entries[f->entry].leads;
+        if (!at->passes || f->next >= n->nin || at->start) {
+            const bool leads = at->leads;
             if (!finish(s, f->entry))
                 return out_of_memory();
             if (--depth > 0)
@@ -156,7 +158,7 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
         fxi_node *in = n->in[f->next++];
         const int32_t known = number_of(s, in);
         if (known >= 0 && s->entries[known].walked) {
-            s->entries[f->entry].leads |= s->entries[known].leads;
+            at->leads |= s->entries[known].leads;
             continue;
         }
         if (known < 0 && !passes(s, in)) { /* not wanted, and no way to a wanted value */

@@ -64,7 +64,8 @@ static fx_status check_sizes(const char *name, const fx_array *pred, const fx_ar
 {
     char p[SIZE_TEXT], t[SIZE_TEXT], hint[SIZE_TEXT];
     bool same = true;
-    for (int i = 0; i < FX_MAX_DIMS && same; i++)
+    const int pd = fx_ndims(pred), td = fx_ndims(target), nd = pd > td ? pd : td;
+    for (int i = 0; i < nd && same; i++)
         same = fx_size(pred, i) == fx_size(target, i);
     if (same)
         return FX_OK;
