@@ -121,9 +121,9 @@ function chart(name, series, say) {
     }
     function draw() {
         const padding = parseFloat(getComputedStyle(box).paddingLeft);
-        const width = Math.max(240, box.clientWidth - 2 * padding), height = width < 500 ? 230 : 320;
+        const width = Math.max(240, box.clientWidth - 2 * padding), height = width < 500 ? 246 : 336;
         const [low, high] = bounds(), scale = log.checked ? Math.log10 : Number;
-        [left, right, top, bottom] = [56, width - 12, 8, height - 26];
+        [left, right, top, bottom] = [56, width - 12, 8, height - 42];
         toX = (x) => left + ((right - left) * (x - first)) / (final - first);
         const part = (y) => scale(y) / 2 - scale(low) / 2; // halved first, so that the difference cannot overflow
         toY = (y) => bottom - (bottom - top) * (part(y) / part(high));
@@ -136,8 +136,8 @@ function chart(name, series, say) {
         Object.assign(picture.dataset, { first, final, low, high, left, right, top, bottom, log: log.checked });
         picture.replaceChildren(
             ...ticks(low, high, 5, log.checked).flatMap((y) => [line(y), label(left - 6, toY(y) + 4, "end", say(y))]),
-            ...ticks(first, final, width < 500 ? 3 : 8).map((x) => label(toX(x), height - 8, anchor(x), whole(x))),
-            label(left - 6, height - 8, "end", "step"), ...chosen().map(drawn));
+            ...ticks(first, final, width < 500 ? 3 : 8).map((x) => label(toX(x), height - 24, anchor(x), whole(x))),
+            label((left + right) / 2, height - 6, "middle", "training step"), ...chosen().map(drawn));
         const hidden = chosen().flatMap((s) => s.y).filter((y) => known(y) && !drawable(y)).length;
         note.textContent = hidden ? `${whole(hidden)} values are not above 0 and are missing on the log scale.` : "";
         point(marked);
