@@ -18,10 +18,10 @@ static const char *name_of(const fx_collective *w)
                                               : "all_reduce";
 }
 
-/* Fills in the inputs and returns their number. If the previous collective operation is pending on
- * the same device, it is the first one, because a plan computes pending values of one device only.
- * Before an operation on another device, fxi_run_previous_collective runs it. The last input is x.
- */
+/* Fills in the inputs and returns their number. The previous collective operation is the first
+ * input, but only if it is pending on the same device: a plan computes pending values of one device
+ * only. Before an operation on another device, fxi_run_previous_collective runs it. The last input
+ * is x. */
 static int inputs(const fxi_context *c, const fx_array *x, const fx_device *device, fxi_node *in[2])
 {
     const fxi_node *previous = c->collective;

@@ -14,8 +14,9 @@
 typedef struct sampling {
     const fx_grid_sample_args *a;
     int spatial;
-    fx_array *x;              /* channels×(elements of all images) */
-    fx_array *low[3], *w[3];  /* ⌊position⌋ and the rest, (Π out)×batch */
+    fx_array *x;             /* channels×(elements of all images) */
+    fx_array *low[3], *w[3]; /* ⌊position⌋ and the rest, (Π out)×batch; a->nearest: the rounded
+                                position and NULL */
     int64_t sizes[3], pixels; /* of an image */
 } sampling;
 

@@ -45,8 +45,8 @@ bool fxi_operand_stretch(fxi_operand *o, int ndim, const int64_t *shape);
 /* The common element type of the operands from `first` on, by Julia's promotion. Literals do not
  * widen it, but a real literal turns integers into Float32. Only literals: Float32. */
 fx_dtype fxi_common_type(const fxi_operand *o, int first, int n);
-/* Is one of the operands from `first` on an integer literal that the integer type cannot represent?
- */
+/* Do the operands from `first` on include an integer literal that the integer type `type` cannot
+ * represent? */
 bool fxi_any_beyond(const fxi_operand *o, int first, int n, fx_dtype type);
 static inline bool fxi_any_literal(const fxi_operand *o, int n)
 {

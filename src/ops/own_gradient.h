@@ -34,8 +34,8 @@ fx_array *fxi_after(int n, fx_array *const *first, fx_array *x);
  * those of the quotient, which need x/d and not x. */
 fx_array *fxi_quotient(fx_array *x, fx_array *d);
 
-/* y = x − t for t = tanh x, with the slope t²; NaN at ±Inf, like NNlib's slope (x − y)². For large
- * x, x − y rounds to 0 or 2. */
+/* y = x − t for t = tanh x, with the slope t²; NaN at ±Inf, like NNlib's slope (x − y)², which is
+ * wrong for large x: x − y rounds to 0 or 2. */
 fx_array *fxi_minus_tanh(fx_array *x, fx_array *t);
 
 /* x/d for d = 1 + |x|, with the slope 1/d², which is 0 at ±Inf, as in NNlib. */

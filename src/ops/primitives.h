@@ -38,7 +38,8 @@ fx_array *fxi_mean_over(fx_array *x, unsigned mask, const char *op);
 /* 1 where x equals `extremes`, which has the sizes of x, otherwise 0; in a type in which the 1s can
  * be counted. */
 fx_array *fxi_equal_extremes(fx_array *x, fx_array *extremes);
-/* Like fxi_reduce, but the max or min of an empty axis is the neutral element: for any and all. */
+/* Like fxi_reduce, but the max or min of an empty axis is the neutral element: for fx_any and
+ * fx_all. */
 fx_array *fxi_reduce_logical(fx_reduce kind, fx_array *x, unsigned mask, const char *op);
 fx_array *fxi_scatter_primitive(fx_reduce kind, fx_array *src, fx_array *idx, int axis, int64_t n);
 fx_array *fxi_pool_mean_primitive(const fx_pool_args *a);

@@ -120,8 +120,8 @@ static fx_array *minimum_core(fx_array *x, unsigned mask, int64_t correction)
     return fxi_reduce(FX_REDUCE_MIN, x, mask, "minimum");
 }
 
-/* any and all of no elements are false and true: the neutral elements of max and min, the smallest
- * and the largest Bool. */
+/* fx_any of no elements is false, and fx_all is true: the neutral elements of max and min, the
+ * smallest and the largest Bool. */
 static fx_array *any_core(fx_array *x, unsigned mask, int64_t correction)
 {
     (void)correction;

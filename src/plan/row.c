@@ -251,8 +251,8 @@ static void visit_consumer(fxi_row_search *s, int32_t id)
     const fxi_row_kind kind = kind_of(s, id);
     bool fits = kind != FXI_ROW_NONE && !(inputs & FXI_ROW_AFTER);
     fits &= was || s->members < s->most;
-    /* An alias only renames a register of this step. After a node outside it is an ordinary view.
-     */
+    /* An alias only renames a register of this step. If its input is outside, it is an ordinary
+     * view. */
     fits &= kind != FXI_ROW_ALIAS || (inputs & FXI_ROW_MEMBER);
     /* A value of the row is computed before the pass of its level. Any other member is computed in
      * that pass, which must therefore exist. */
