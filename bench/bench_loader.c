@@ -8,7 +8,7 @@
  * hides. If a training step takes s alone, t in the serial loop and u with the worker, this share
  * is (t − u) / (t − s). The row by-step is the cost of a batch, (t − s) / s, and should be about 1.
  *
- * Two threads need two cores, which other programs use too, and they would dominate differences of
+ * Two threads need two cores. Other programs use them too, and would dominate differences of
  * medians. So s, t and u are minima over short, alternating passes; the clock starts when the first
  * batch of a pass is ready. If two cores are never free at once, even minima say little. Therefore
  * the row taken-over is the same share measured in processor time of the calling thread. Other

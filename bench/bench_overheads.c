@@ -54,7 +54,7 @@ static void add_root(fx_array *x, const char *path, bool trainable, void *user)
         l->at[l->n++] = (fxi_root){x->node, NULL};
 }
 
-/* The same with values instead of pending zeros as the state, as after the first update. */
+/* open_graph with values instead of pending zeros as the state, as after the first update. */
 static void open_update(bench_state *s)
 {
     open_graph(s);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training by two processes of this machine: gradients in buckets beside one exchange for each array, and one process beside none.
+"""Training by two processes of this machine, with buckets or one exchange for each array, and by one process, in a group or not.
 
 Each round measures a network in four ways: gradients in buckets (fx_dist_optimiser), one fx_dist_allreduce for each array of the gradient,
 one process that has joined a group of one, and one process that has not. The table has the least time of all rounds, in µs for a training

@@ -4,7 +4,7 @@ A case is a list of parts that run one after the other. A part of f floating poi
 at least max(f / F, b / B) seconds:
 
   F   the fastest matrix product 2048³ of the run, by cflux or a peer
-  B   a copy of the run whose size is near that of the bytes: both arrays exceed the caches (copy-25e6), or do not (copy-1e6)
+  B   a copy of the run: of arrays that exceed the caches (copy-25e6) if b is above CACHED, otherwise of smaller ones (copy-1e6)
 
 Arithmetic is that of direct products and convolutions: 2 for each multiplication and addition. Fast convolutions
 (docs/design/0065-fewer-multiplications.md) need less, so their share can exceed 1. Bytes are those that every program
@@ -14,7 +14,7 @@ share is low.
 """
 import re
 
-CACHED = 32e6  # bytes; larger cases are compared with copy-25e6
+CACHED = 32e6  # bytes; parts that move more are compared with copy-25e6
 F4 = 4
 ADAM = 6 * F4  # bytes a parameter
 
@@ -100,7 +100,7 @@ def convolution(name):
 # ---- networks --------------------------------------------------------------------------------------------------
 
 class Network:
-    """layers: (products of one pass, bytes of weights) of each layer, from the input to the output.
+    """layers: (operations, bytes of x, w and y) of one pass through each layer, from the input to the output.
     parameters: those that Adam updates."""
 
     def __init__(self, layers, parameters, first_gradient=False):

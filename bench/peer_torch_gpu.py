@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the cases of bench_gpu.c with PyTorch, and prints rows in the format of bench_runner.
+"""Measures the cases of bench_gpu.c, and the networks of bench_gpu_networks.c, with PyTorch. Rows have the format of bench_runner.
 
 Variants: eager, and torch.compile with the modes default and reduce-overhead (CUDA graphs). For networks the
 optimiser is fused Adam, which is not compiled, and on a GPU there is a variant "graphed": the whole training step as

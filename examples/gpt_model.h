@@ -1,6 +1,6 @@
 /* gpt_model.h: a GPT, a transformer that predicts the next token from the tokens before it. Used by
- * gpt.c and gpt2.c. Source: A. Radford et al., Language models are unsupervised multitask learners,
- * 2019; A. Karpathy, nanoGPT. */
+ * gpt.c, gpt2.c and bench/. Source: A. Radford et al., Language models are unsupervised multitask
+ * learners, 2019; A. Karpathy, nanoGPT. */
 #ifndef GPT_MODEL_H
 #define GPT_MODEL_H
 

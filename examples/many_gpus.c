@@ -5,7 +5,7 @@
  * Each device has a copy of the model and trains it on its part of every batch. fx_average gives
  * all copies the mean of their gradients, so they stay equal, and the result is the same as on one
  * device with whole batches. Default devices: all GPUs of NVIDIA; if there are none, all of AMD;
- * otherwise the CPU.
+ * otherwise the CPU. At most 8 are used.
  */
 #include <cflux.h>
 #include <stdlib.h>

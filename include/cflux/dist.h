@@ -92,7 +92,7 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * FX_NCCL, unless all of them have NCCL or all of them have RCCL; FX_STATUS_ARGUMENT if an option
  * is out of range. If the members have joined, but then fail to agree, all later calls return the
  * same error; if MPI connects other processes than the launcher started, all later calls for this
- * .library. DistributedUtils.initialize. */
+ * .library do. DistributedUtils.initialize. */
 FX_API fx_status fxi_dist_init(const fx_dist_init_args *a);
 #define fx_dist_init(...)                                                                          \
     FXI_CALL(fxi_dist_init(                                                                        \

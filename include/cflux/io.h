@@ -95,8 +95,8 @@ FX_API void *fx_load_key(const char *path, const char *name);
  * An optimiser state gets its arrays and its numbers, also from the entry "state" of a checkpoint.
  * If the file has no numbers, or those of another rule, the state keeps its own, and a message says
  * so. Which parameters are frozen does not change. FX_STATUS_FORMAT if names differ,
- * FX_STATUS_SHAPE if sizes differ; other errors as for fx_load. fx_loadmodel copies the objects of
- * BSON files and the array of an .npy file, by its own rules and with its own errors. */
+ * FX_STATUS_SHAPE if sizes differ; other errors as for fx_load. The objects of BSON files and the
+ * array of an .npy file are copied as by fx_loadmodel, with its rules and its errors. */
 FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects);
 
 /* Loads what matches: copies each array of the file that has the name and the sizes of an array of

@@ -106,9 +106,9 @@ static void report(const char *how, const char *last)
     fprintf(stderr, "cflux launch: rank %s on %s %s%s\n", rank_of_process(), host, how, last);
 }
 
-/* Can this process know whether another rank has failed before it is killed? The file of failures
- * says so if it is on this machine; asked at the start, because the launcher removes the file when
- * it ends. Open MPI's launcher ends a process by SIGTERM first, so SIGKILL has another cause. */
+/* True if this process can know whether another rank has failed before it is killed: the file of
+ * failures is on this machine (the launcher removes it at its end, so this is set at the start), or
+ * the launcher is Open MPI's, which sends SIGTERM first, so that SIGKILL has another cause. */
 static bool failures_are_known;
 
 /* Runs in a process of its own when this one has been killed: a launcher then names the process,

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds the columns of a list such as `height,"a, b"`. No column is a target if one is missing from
- * data that need no targets. */
+/* Adds the columns of a list such as `height,"a, b"`. If one is missing and the data need no
+ * targets, no column is a target. */
 static int choose_several(const data_request *r, void *columns, const sorted_name *names,
                           const char *wanted, feature_choice *out)
 {
@@ -51,7 +51,7 @@ static int choose_targets(const data_request *r, void *table, const sorted_name 
     const int64_t one = wanted ? find_column(names, n, wanted) : n - 1 - (out->id == n - 1);
     if (one < 0 && wanted && strchr(wanted, ','))
         return choose_several(r, columns, names, wanted, out);
-    /* The features are found by name instead, or they are all columns, whose number is checked. */
+    /* Without a target the features are found by name, or all columns are features. */
     if (one < 0 && r->unlabelled && (r->columns || !r->target))
         return EXIT_FINE;
     if (one < 0)

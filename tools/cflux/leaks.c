@@ -34,8 +34,8 @@ static double correlation(const table_view *t, int64_t k)
     return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : 0;
 }
 
-/* The features of one column: `n` from number `first` on. n > 1: those of a column of texts, of
- * which the feature of the observation's text is 1 and the others are 0, before they are scaled. */
+/* The features of one column: `n` from number `first` on. n > 1: a column of texts; before
+ * scaling, the feature of the observation's text is 1, and the others are 0. */
 typedef struct column_view {
     int64_t first, n;
 } column_view;
