@@ -241,7 +241,7 @@ static bool check(checker *c)
     while (c->depth > 0) {
         bson_iter_t *iter = &c->stack[c->depth - 1].iter;
         const size_t at = offset_of(
-            c, iter, 0); /* saved now: after an error libbson no longer knows the position */
+            c, iter, 0); /* saved now: after an error libbson no longer knows the offset */
         if (bson_iter_next(iter)) {
             if (!check_value(c, iter))
                 return false;

@@ -260,8 +260,8 @@ static bool was_a_field(const fx_layer *layer, fxi_word name)
     return false;
 }
 
-/* Notes an array that the struct has no field for: an initial state, which a struct of an older
- * version could store, in `lost`, any other array in `unknown`. */
+/* Notes an array that the struct has no field for: in `lost` an initial state, which a struct of an
+ * older version could store; in `unknown` any other array. */
 static void note_lost(described *d, const fx_flux_form *form)
 {
     for (int i = 0; i < d->layer->nrows; i++) {

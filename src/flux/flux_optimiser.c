@@ -2,8 +2,8 @@
  *
  * Optimisers.jl keeps a tree with the names of Flux's fields and a Leaf for each array of the
  * model; this library's tree has its own field names. Both are matched through fx_flux_state, which
- * is the model in Flux's structure with the library's arrays: a walk over it and a tree in
- * parallel pairs each Leaf with its array. An optimiser of Flux up to 0.14 is one object with a
+ * is the model in Flux's structure with the library's arrays: one walk over the file's tree and
+ * this model pairs each Leaf with its array. An optimiser of Flux up to 0.14 is one object with a
  * dictionary from arrays to their state.
  *
  * Everything is checked before anything is made, so an optimiser of a file can be tried on every

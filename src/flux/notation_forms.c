@@ -109,7 +109,7 @@ fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
 #define RHO(T)      RULE(T, rho, REAL, "rho ρ", .positional = "rho")
 #define LAMBDA(T)   RULE(T, lambda, REAL, "lambda λ decay", .positional = "lambda")
 #define ADAM_ROW(T) ETA(T), BETA(T), EPSILON(T)
-/* X(name, "Name", rows of the parameters, members of the option struct) */
+/* X(name, "Name", members of the option struct, rows of the parameters) */
 #define RULE_FORMS(X)                                                                              \
     X(descent, "Descent", FXI_DESCENT_ARGS, ETA(fx_descent_args))                                  \
     X(momentum, "Momentum", FXI_MOMENTUM_ARGS, ETA(fx_momentum_args), RHO(fx_momentum_args))       \

@@ -82,8 +82,8 @@ static fx_array *scores(const attention *a, int64_t from, int64_t to)
     return fx_softmax(hidden_as(-INFINITY, a, x, from, to));
 }
 
-/* α with dropout, or the gradient of α before dropout: the mask is a function of the block. Equal
- * to fx_dropout_apply with that mask. */
+/* Applies the dropout of a block: x is α, or, in the gradient, dα. The mask is a function of the
+ * block. Equal to fx_dropout_apply with that mask. */
 static fx_array *dropped(const attention *a, fx_array *x, int64_t from)
 {
     int64_t sizes[4];

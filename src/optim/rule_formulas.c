@@ -117,9 +117,9 @@ static fx_array *next_state(fxi_application *s, int i, fx_array *value)
     return s->new_states[i] = fx_keep(value);
 }
 
-/* Returns a change of the parameter unchanged, but computed after a new state that it does not need
- * (where the state is NaN, the change is NaN too). The planner then puts both into one group, and
- * the update of a whole model is one step of the plan. */
+/* Returns `change`, but computed after a new state that it does not need (where the state is NaN,
+ * the change is NaN too). The planner then puts both into one group, and the update of a whole
+ * model is one step of the plan. */
 static fx_array *after(fx_array *state, fx_array *change)
 {
     return fx_where(fx_ne(state, state), state, change);

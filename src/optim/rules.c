@@ -669,7 +669,7 @@ static const fx_field common[] = {NUMBER(eta),        NUMBER(rho),     NUMBER(be
 enum { COMMON = sizeof common / sizeof common[0] };
 
 /* True if f is not one of the numbers that only some rules have: f is common, holds the rules, or
- * belongs to .growth, and r does not use .growth. */
+ * belongs to .growth while r does not use it. */
 static bool is_common(const fx_rule *r, const fx_field *f)
 {
     const size_t at = f->offset;

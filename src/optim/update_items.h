@@ -83,8 +83,8 @@ void fxi_update_note_constant(void *state, void *model, void *gradient);
 /* Replaces the unfinished sums of AccumGrads, which each member has of its own, by their means, so
  * that a checkpoint of one member has the gradients of all. */
 fx_status fxi_states_settle(const fx_communicator *among, void *state);
-/* After a failure of an update: the other members of distributed rules, which wait for this one,
- * get its reason (state_walk.c). */
+/* After an update has failed: tells the reason to the other members of distributed rules, which
+ * wait for this member (state_walk.c). */
 void fxi_states_refuse(int n, void *const *states, fx_status status);
 /* Replaces new parts of divided parameters by the whole new arrays (divide.c). */
 fx_status fxi_items_join(fxi_items *s);

@@ -160,7 +160,8 @@ static bool added_name(const fxi_entry *e, char *name, size_t capacity)
     return true;
 }
 
-/* Adds zeros for the array that PyTorch adds to e's, unless the model has an array for its end. */
+/* Adds zeros for the array that PyTorch adds to the array of `e`, unless the model has an array for
+ * the end of the added array. */
 static void add_zeros(fxi_entries *out, const fxi_entries *own, const fxi_entry *e)
 {
     char name[4200];

@@ -74,7 +74,7 @@ typedef struct reading {
     const char *path, *given; /* given: the caller's notation of the model; NULL: none */
     void *file;               /* the arrays by name, a named tuple */
     void *header;             /* the texts of the header; NULL: none */
-    int64_t narrays; /* arrays of the file itself; `file` has arrays read from texts after them */
+    int64_t narrays; /* arrays of the file itself; in `file`, arrays read from texts follow them */
     bool *used;      /* which arrays belong to an entry */
     name_pairs out, rest; /* entries; texts that are not entries */
     bool good;

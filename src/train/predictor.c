@@ -88,7 +88,7 @@ static bool are_texts(const void *object, int64_t least)
     return good;
 }
 
-/* Reads the sizes of an observation. Returns its number of elements; 0 if it is not a list of
+/* Reads the sizes of an observation. Returns its number of elements; 0 if `shape` is not a list of
  * sizes. */
 static int64_t sizes_of(fx_array *shape, int64_t sizes[FX_MAX_DIMS])
 {
@@ -291,7 +291,7 @@ static fx_array *predict_batches(void *predictor, fx_array *x)
     return status == FX_OK ? all : fx_error_array(status);
 }
 
-/* The ids of texts; the error if they are something else. */
+/* x on the CPU if it has ids of texts; otherwise an error array. */
 static fx_array *ids_of(fx_array *x)
 {
     const bool integers = fx_eltype(x) == FX_DTYPE_I32 || fx_eltype(x) == FX_DTYPE_I64;

@@ -1,6 +1,6 @@
 /* train.c: fx_train: Flux.train! with epochs, progress, callbacks, checkpoints and early stopping.
  *
- * Each training step is equivalent to this loop:
+ * An epoch is equivalent to this loop:
  *
  *   for (fx_batch b = {0}; fx_next(data, &b);) {
  *       FX_RECORD;

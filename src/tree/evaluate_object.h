@@ -22,8 +22,8 @@ fx_status fxi_evaluate_new(void *object, fxi_chosen_fn chosen, void *user);
 void fxi_evaluate_new_suspend(void);
 void fxi_evaluate_new_resume(void);
 
-/* Between suspend and resume the calling thread starts no evaluation because many nodes are
- * pending: their shapes may not fit in any memory. resume takes the value that suspend returned. */
+/* Between suspend and resume, a large number of pending nodes starts no evaluation in the calling
+ * thread: their shapes may not fit in any memory. resume takes the value that suspend returned. */
 bool fxi_implicit_suspend(void);
 void fxi_implicit_resume(bool before);
 

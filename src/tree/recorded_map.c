@@ -17,7 +17,7 @@ struct fxi_recorded_map {
     fx_array **trained;
     void **results;    /* n gradients, then the new objects of `tree.objects` */
     int32_t *children; /* for each child of each object that changes, in order: its result */
-    int32_t *starts;   /* per object: its first one in `children`; −1: no child changes */
+    int32_t *starts;   /* per object: its first child in `children`; −1: no child changes */
     int32_t n, nchildren, capacity;
 };
 

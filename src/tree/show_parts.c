@@ -79,8 +79,8 @@ bool fxi_has_parameters(const void *object)
     return type && !fx_is_error(object) && (type->forward || !type->describe);
 }
 
-/* True if the object, or anything inside its tuples and (with `structs`) its plain structs, is
- * printed in a notation of Flux. `seen` holds the objects that are known not to be. */
+/* With `structs`: false for leaves and plain objects (fxi_is_plain). Without: fxi_holds_layer.
+ * `seen` holds the tuples and structs that were searched. */
 static bool find(fxi_identity_map *seen, const void *object, bool structs, int depth)
 {
     const fx_type *type = fx_type_of(object);

@@ -335,8 +335,8 @@ static fx_walk visit_meet(const fx_spot *at, void *user)
 {
     visiting *v = user;
     void *x = at->objects[0];
-    /* An object that could not be made usually has an error array as a child. If it has no child,
-     * as a tuple, it counts as an error array itself. */
+    /* An object that could not be made usually has an error array as a child. If it has no child
+     * (an error tuple), it counts as an error array itself. */
     if (fxi_is_array(x))
         visit_array(v, at, x);
     else if (x && fx_is_error(x) && fx_count(x) == 0)
