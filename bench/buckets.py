@@ -35,7 +35,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--mpi", default="openmpi", choices=("openmpi", "mpich"))
     parser.add_argument("parts", nargs="*")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     print("| network | buckets | arrays | arrays / buckets | joined | alone | joined / alone |\n|---|--:|--:|--:|--:|--:|--:|")
     for name in NETWORKS:
         if args.parts and not any(part in name for part in args.parts):
