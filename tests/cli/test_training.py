@@ -869,10 +869,20 @@ class Learning(Training):
         self.write("w.csv", "a,b,y\n" + "".join(",".join(row) + "\n" for row in whole))
         self.fine("train", *["w.csv" if v == "g.csv" else v for v in base], "-S", "w.bson")
         self.assertEqual(self.arrays("d.bson"), self.arrays("w.bson"))
-        self.refused("predict", "d.bson", "-d", "p.csv", words=["p.csv: line 3, column 2", "found nothing"])
+        ended = self.fine("eval", "d.bson", "-d", "g.csv", "--json")
+        self.assertIn("g.csv: left out 11 of 130 observations because of missing values", ended.err)
+        self.assertEqual({**ended.json(), "model": 0, "data": 0},
+                         {**self.fine("eval", "w.bson", "-d", "w.csv", "--json").json(), "model": 0, "data": 0})
+        self.write("p.csv", "a,b\n4,3\n4,\nNA,3\n")
+        drops = ["trained with --missing drop", "remove the row", "--missing mean or median"]
+        self.refused("predict", "d.bson", "-d", "p.csv", words=['p.csv: line 3: feature 2, column "b", is missing', *drops])
         self.write("p.csv", "a,b\nNA,3\n4,3\n")
-        self.refused("predict", "d.bson", "-d", "p.csv",
-                     words='p.csv: line 2, column 1: expected a number for "a", found "NA"')
+        self.refused("predict", "d.bson", "-d", "p.csv", words=['p.csv: line 2: feature 1, column "a", is missing', *drops])
+        # a model that was trained without missing values
+        self.refused("eval", "w.bson", "-d", "g.csv", words="(for missing values: cflux train --missing)")
+        self.refused("predict", "w.bson", "-d", "p.csv", words='p.csv: line 2, column 1: expected a number for "a", found "NA"')
+        self.write("p.csv", "a,b\n4,3\n")
+        self.assertEqual(len(self.fine("predict", "d.bson", "-d", "p.csv").out.splitlines()), 2)
         self.write("k.csv", "a,kind\n1,x\n2,y\nNA,z\n3,x\n4,y\n")
         self.fine("train", "-d", "k.csv", "-m", "Dense(1 => 2)", "-e", 1, "-q", "--missing", "drop", "-S", "k.bson")
         self.write("l.csv", "a,kind\n1,x\n")

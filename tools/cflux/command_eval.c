@@ -238,7 +238,11 @@ const command command_eval = {
         "observations by actual and predicted class). For numbers it also prints the mean absolute "
         "error (MAE), the root of the mean squared error (RMSE) and the coefficient of "
         "determination (R²); for 2 to 40 targets, also those of each target. For a language model "
-        "it also prints the perplexity and the loss per character.",
+        "it also prints the perplexity and the loss per character.\n"
+        "\n"
+        "If the model was trained with --missing, missing values are treated as in training: drop "
+        "leaves out observations with a missing value, mean and median replace missing features "
+        "and leave out observations without a target. A message counts those that are left out.",
     .options = options,
     .run = run_eval,
 };

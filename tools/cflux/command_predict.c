@@ -290,7 +290,9 @@ const command command_predict = {
         "Writes one line for each observation: the name of its class, or the predicted numbers. "
         "The inputs are scaled as in training. Columns are found by their names; a CSV file "
         "without names must have the columns of the training data in their order. If it also "
-        "contains the target, give the number of that column with --target.",
+        "contains the target, give the number of that column with --target.\n"
+        "\n"
+        "A missing value is an error, unless the model was trained with --missing mean or median.",
     .options = options,
     .run = run_predict,
 };

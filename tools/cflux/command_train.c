@@ -51,8 +51,8 @@ static option_row options[] = {
     {"missing", 0, OPTION_CHOICE, &o.data.missing, "error|mean|median|drop",
      "How to treat missing values. error: refuse them; mean, median: replace them by the mean or "
      "median of the feature in the training data, also in eval and predict; drop: leave out the "
-     "observation. An observation without a target: error refuses it too, the other choices "
-     "leave it out (default: error)",
+     "observation, also in eval; predict then refuses it. An observation without a target: error "
+     "refuses it too, the other choices leave it out (default: error)",
      0, 0},
     {"normalise", 0, OPTION_CHOICE, &o.data.normalise, "auto|features|channels|none",
      "Shift and scale the inputs to mean 0 and standard deviation 1 over the training data: each "

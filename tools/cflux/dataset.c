@@ -53,8 +53,9 @@ static int check_counts(const dataset *d)
     return d->n > 0 ? EXIT_FINE : fail(EXIT_BAD_INPUT, "%s has no observations", d->path);
 }
 
-/* Refuses element i, which is NaN, infinite, or too large. */
-static int refuse_number(const dataset *d, const fx_array *x, int64_t i, double value)
+/* Refuses element i, which is NaN (`nan`: what the message says then), infinite, or too large. */
+static int refuse_number(const dataset *d, const fx_array *x, int64_t i, double value,
+                         const char *nan)
 {
     char where[1200], number[80];
     const int64_t each = fx_length(x) / d->n;
@@ -64,15 +65,26 @@ static int refuse_number(const dataset *d, const fx_array *x, int64_t i, double 
     return fail(EXIT_BAD_INPUT, "%s: %s %lld%s%s%s is %s", where, x == d->x ? "feature" : "target",
                 (long long)(i % each) + 1, column ? ", column \"" : "", column ? column : "",
                 column ? "\"," : "",
-                isinf(value)    ? "infinite"
-                : !isnan(value) ? number
-                : x == d->x     ? "NaN, which only cflux train --missing accepts"
-                                : "NaN");
+                isinf(value)   ? "infinite"
+                : isnan(value) ? nan
+                               : number);
 }
 
-/* Refuses NaN, infinity, and numbers that become infinite in Float32: they would make every weight
- * NaN. */
-static int check_finite(const dataset *d, fx_array *x, bool allow_nan)
+/* What the message about a feature that is NaN says; NULL: NaN is accepted. */
+static const char *words_for_nan(const data_request *r)
+{
+    if (r->missing == MISSING_REFUSED)
+        return "NaN, which only cflux train --missing accepts";
+    return r->missing == MISSING_DROPPED && r->unlabelled
+               ? "missing: the model was trained with --missing drop, but predict writes a line "
+                 "for every row; remove the row, or train with --missing mean or median, which "
+                 "replaces missing values also in predict"
+               : NULL;
+}
+
+/* Refuses NaN (unless `nan` is NULL), infinity, and numbers that become infinite in Float32: they
+ * would make every weight NaN. */
+static int check_finite(const dataset *d, fx_array *x, const char *nan)
 {
     const bool wide = fx_eltype(x) == FX_DTYPE_F64;
     if (!has_floats(x))
@@ -81,8 +93,8 @@ static int check_finite(const dataset *d, fx_array *x, bool allow_nan)
     for (int64_t i = 0; values && i < fx_length(x); i++) {
         const double value =
             wide ? ((const double *)values)[i] : (double)((const float *)values)[i];
-        if (!(fabs(value) <= FLT_MAX) && !(allow_nan && isnan(value)))
-            return refuse_number(d, x, i, value);
+        if (!(fabs(value) <= FLT_MAX) && (nan || !isnan(value)))
+            return refuse_number(d, x, i, value, nan);
     }
     return values ? EXIT_FINE : fail_library(EXIT_FAILED);
 }
@@ -475,7 +487,7 @@ static int read_one(const data_request *r, dataset *out)
     }
     if (status == EXIT_FINE) /* before rows are dropped: the message has the row's number in the
                                 file */
-        status = check_finite(out, out->x, r->missing != MISSING_REFUSED);
+        status = check_finite(out, out->x, words_for_nan(r));
     out->x = one.tokenizer ? out->x : as_features(out->x);
     if (status == EXIT_FINE && !r->unlabelled && r->missing != MISSING_REFUSED)
         status = missing_drop(r, out);
@@ -484,7 +496,7 @@ static int read_one(const data_request *r, dataset *out)
     if (status == EXIT_FINE)
         status = transpose(r, out);
     if (status == EXIT_FINE && out->y && !out->labels)
-        status = check_finite(out, out->y, false);
+        status = check_finite(out, out->y, "NaN");
     return status;
 }
 

@@ -11,7 +11,8 @@
 typedef enum missing_values {
     MISSING_REFUSED = 0, /* they are an error */
     MISSING_KEPT,        /* missing features are NaN; observations without a target are dropped */
-    MISSING_DROPPED      /* observations with a missing feature are dropped too */
+    MISSING_DROPPED      /* observations with a missing feature are dropped too; if `unlabelled`,
+                            they are an error, because every observation gets a prediction */
 } missing_values;
 
 /* The data to read. Zeroed members mean the default. */

@@ -6,6 +6,7 @@
 #include "rate_schedule.h"
 #include "target_scale.h"
 #include "train_run.h"
+#include <string.h>
 
 /* The sizes of an observation before --transpose, "28x28x1", if --shape is given. */
 static const char *given_shape(const train_run *r)
@@ -34,6 +35,7 @@ static void describe_trained(train_run *r)
     r->t.given_shape = given_shape(r);
     const char *mark = r->o->data.request.decimal;
     r->t.comma = mark && *mark == ',';
+    r->t.drops = strcmp(r->o->data.missing, "drop") == 0;
     r->t.transposed = r->o->data.request.transpose;
     if (r->p.tokens && !r->p.context)
         sizes[0] = LINE_TOKENS;

@@ -41,6 +41,7 @@ static void *about_of(const trained *t, const problem *p)
     add_if(&e, "target", t->target ? fx_string(t->target) : NULL);
     add_if(&e, "shape", t->given_shape ? fx_string(t->given_shape) : NULL);
     add_if(&e, "decimal", t->comma ? fx_string(",") : NULL);
+    add_if(&e, "missing", t->drops ? fx_string("drop") : NULL);
     add_if(&e, "transpose", t->transposed ? fx_string("yes") : NULL);
     return fxi_named_pairs(e.n, e.pairs);
 }
@@ -145,6 +146,8 @@ int trained_load(const char *path, trained *t, problem *p)
     t->given_shape = text_in(about, "shape");
     const char *mark = text_in(about, "decimal");
     t->comma = mark && strcmp(mark, ",") == 0;
+    const char *missing = text_in(about, "missing");
+    t->drops = missing && strcmp(missing, "drop") == 0;
     t->transposed = text_in(about, "transpose") != NULL;
     t->shape = model_file_entry(entries, "shape");
     t->columns = model_file_entry(entries, "columns");
@@ -173,7 +176,7 @@ void trained_request(const trained *t, const problem *p, data_request *r)
     r->tokenizer = t->tokenizer;
     r->context = p->context;
     r->context_is_fixed = p->context > 0;
-    r->missing = p->fill ? MISSING_KEPT : MISSING_REFUSED;
+    r->missing = p->fill ? MISSING_KEPT : t->drops ? MISSING_DROPPED : MISSING_REFUSED;
     r->column = t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
     int64_t sizes[FX_MAX_DIMS];
     r->features = t->shape ? sizes_of(t, sizes) : 0;

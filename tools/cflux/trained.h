@@ -2,8 +2,8 @@
  * and scaling of its inputs, and the meaning of its outputs. The entries of the file:
  *
  *     model     the model
- *     about     texts: loss, kind (of the data), target; --shape, --transpose and --decimal ,
- *               if given
+ *     about     texts: loss, kind (of the data), target; --shape, --transpose, --decimal , and
+ *               --missing drop if given
  *     shape     the sizes of an observation
  *     columns   names of the features, texts
  *     classes   names of the classes, texts
@@ -23,6 +23,7 @@ typedef struct trained {
     const char *given_shape;   /* of --shape in training; NULL: not given */
     bool transposed;           /* --transpose was given in training */
     bool comma;                /* --decimal , was given in training */
+    bool drops;                /* --missing drop was given in training */
     fx_array *shape;
     void *columns;
     const fx_tokenizer *tokenizer; /* NULL: the inputs are numbers */
@@ -36,7 +37,7 @@ int trained_try(const char *path, const trained *t, const problem *p);
 int trained_load(const char *path, trained *t, problem *p);
 /* True for the model of cflux train --text. */
 bool trained_is_language(const trained *t);
-/* Sets the columns and the number of features that the model needs, whether values may be missing,
+/* Sets the columns and the number of features that the model needs, how missing values are treated,
  * and --shape, --transpose and --decimal as in training. */
 void trained_request(const trained *t, const problem *p, data_request *r);
 /* Gives the observations the sizes that the model was trained on. */
