@@ -144,7 +144,7 @@ static fx_array *mask(const fx_loss_args *a, const sequences *q, const float *va
     return fx_to(fx_array_device(a->pred), fx_cast(x, type));
 }
 
-/* The loss of each sequence; Inf if it has too few times for a path with all labels. */
+/* The loss of each sequence; Inf if it has too few time steps for all labels. */
 static fx_array *losses_of(const fx_loss_args *a, const sequences *q)
 {
     fx_array *scores = state_scores(a, q);

@@ -3,7 +3,7 @@
  * The mask is uniform noise compared with p: an element is kept if its noise is larger, as in
  * NNlib. The noise is Float32 for every element type, because 16-bit noise would be too coarse for
  * small p. Each call takes a new counter of the thread's random stream, so two dropouts never share
- * a mask and a recomputation repeats it. For p = 1 the scale is 0 instead of 1/0, so that values
+ * a mask; a recomputation repeats the mask. For p = 1 the scale is 0 instead of 1/0, so that values
  * and gradients are zeros and not NaN. For p = 0, and for a layer outside training, the result is x
  * itself.
  */

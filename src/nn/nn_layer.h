@@ -2,8 +2,8 @@
  *
  * A layer is a forward function, a build function for checks and for members that no option sets,
  * and the table of FX_LAYER_TYPE, in one .c file. A constructor that fails returns the type's error
- * object (static storage). A forward function that gets it passes the error on, so a wrong model
- * only affects its own results.
+ * object (static storage). A forward function that gets this object passes on its error, so a wrong
+ * model only affects its own results.
  */
 #ifndef CFLUX_NN_LAYER_H
 #define CFLUX_NN_LAYER_H

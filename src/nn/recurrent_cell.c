@@ -306,7 +306,7 @@ static bool gated_recover(const void *self, void *options)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Until Flux 0.14 every cell stored an initial state. One of zeros is the default. */
+/* Until Flux 0.14 every cell stored an initial state. A state of zeros is the default. */
 static bool drop_zeros(fx_array **io)
 {
     if (*io && fx_eval(*io) != FX_OK)

@@ -155,8 +155,8 @@ void fxi_copy_begin(fxi_copied_rule *r, const fxi_item *it);
 bool fxi_copy_rule(fxi_copied_rule *r, fxi_item *it, const fxi_literals *l, fx_status *out);
 /* The number of arrays that the update may change. */
 int fxi_items_handles(const fxi_items *s);
-/* Builds the new array and the new states of an item. The first item needs a `copied` without an
- * application. */
+/* Builds the new array and the new states of an item. For the first item, `copied->from` must be
+ * NULL. */
 fx_status fxi_item_apply(fxi_item *it, fxi_literals *literals, fxi_checks *norms,
                          fxi_copied_rule *copied);
 /* Records which norm made an update fail, unless the guard did. */

@@ -108,7 +108,7 @@ static const fx_layer_row *row_of(const fxi_entry *e)
     return NULL;
 }
 
-/* k > 0: the entry's array is the final 1/k of PyTorch's. */
+/* Returns k if the entry's array is the final 1/k of PyTorch's; otherwise 0. */
 static int parts_of(const fxi_entry *e)
 {
     const fx_layer_row *row = row_of(e);

@@ -6,8 +6,7 @@
 #include <cflux/grad.h>
 #include <string.h>
 
-/* The result for a child: the gradient of a trained array, the copy of an object, or one of these.
- */
+/* The result for a child: an index of `results`, NOTHING (NULL) or ITSELF (the child). */
 enum { NOTHING = -1, ITSELF = -2 };
 
 struct fxi_recorded_map {

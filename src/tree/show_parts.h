@@ -26,7 +26,7 @@ bool fxi_next_part(fxi_parts *p, fxi_part *out);
 const fx_list *fxi_tuple_list(const void *object);
 /* True for NULL, arrays, functions, and objects that walks skip. */
 bool fxi_is_leaf(const void *object);
-/* True if the object, were it a layer, would be printed over several lines. */
+/* True if the object would be printed over several lines if it were a layer. */
 bool fxi_expands(const void *object);
 /* True if the arrays of the object are parameters. False for objects with a one-line form of their
  * own that cannot be called (a data loader). */

@@ -75,8 +75,7 @@ typedef struct mapping {
     fx_object_fn object; /* NULL: the walk enters every object */
     void *user;
     ties ties;
-    fxi_identity_map
-        early; /* mapped values of arrays that the walk had not met, but a view of them */
+    fxi_identity_map early; /* mapped values of arrays of which the walk met a view first */
     bool failed;
 } mapping;
 

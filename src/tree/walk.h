@@ -12,8 +12,8 @@ typedef void (*fxi_visit_tied_fn)(fx_array *x, fx_array *of, bool trainable, voi
 fx_status fxi_visit_tied(void *x, fxi_visit_tied_fn visit, void *user);
 
 /* A walk over one tree that gives each position a value, for example its copy. `meet` or `leave`
- * sets `value`; before, it is the object itself. In `leave`, `children` has the values of the
- * children, with those that are NULL; `leave` may overwrite them. */
+ * sets `value`; before, it is the object itself. In `leave`, `children` has the values of all
+ * children, also of those that are NULL; `leave` may overwrite them. */
 typedef struct fxi_valued_walk {
     fx_tree_walker walker; /* of one tree; every_path and trained_only are not set */
     void *value;
