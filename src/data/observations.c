@@ -244,7 +244,7 @@ typedef struct joined {
     void *data[];
 } joined;
 typedef struct joining {
-    fxi_identity_map made; /* first object → its newest join */
+    fxi_identity_map made; /* first object → its latest join */
     joined *newest;
     int n;
     bool along_final;

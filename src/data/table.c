@@ -448,7 +448,7 @@ static fx_status read_field(table *t, int32_t i, float *out)
     column *c = &t->columns[i];
     const fxi_field f = t->fields[i];
     bool too_large;
-    /* Names of observations, such as the country NA, are not missing values. */
+    /* The column .text may hold names such as that of the country NA. */
     if (t->missing && is_missing(f) && (i != t->text || f.start == f.stop)) {
         *out = NAN;
         if (c->wide)

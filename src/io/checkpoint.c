@@ -222,7 +222,7 @@ static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint_args *c
     if (!model)
         status = fx_fail(FX_STATUS_MEMORY, out->op, "no memory for the model's notation");
     if (status == FX_OK && (n == 1 || fx_summary(c->model, model, n) != n - 1))
-        status = FX_STATUS_MEMORY; /* recorded: a summary is never empty */
+        status = FX_STATUS_MEMORY; /* fx_summary failed, and has recorded it */
     if (status == FX_OK)
         status = fxi_safetensors_write(out, &e, header_of(model, part), true);
     fxi_free(model);

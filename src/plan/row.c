@@ -113,7 +113,7 @@ static bool reduces_pieces(const fxi_row_search *s, const fxi_node *n)
 
 /* May n be a sum across the rows of the step that grows, such as the gradient of the scale of a
  * norm? The rows are contiguous. The sum keeps the last axes of a row, so neighbouring terms or
- * neighbouring results are neighbours in memory. It adds up many rows, so its result is small. All
+ * neighbouring results are neighbours in memory. It adds up many rows, and its result is small. All
  * these sums of a step have one shape. */
 static bool sums_across(const fxi_row_search *s, const fxi_node *n)
 {

@@ -94,9 +94,9 @@ static bool finishes_product(const fxi_row_search *s, int32_t id)
            (single_product(s, x) || single_product(s, y));
 }
 
-/* Do only elementwise nodes of full size use member id, none of them a member? A comparison, whose
- * elements have one byte, must not be used by a node beyond the examined positions either: outside
- * the row step, it could become a step of its own, and storing it costs little. */
+/* Do only elementwise nodes of full size use member id, none of them a member? A comparison must
+ * not be used by a node beyond the examined positions either: outside the row step, it could become
+ * a step of its own. In the row step it costs little, because its elements have one byte. */
 static bool serves_later_groups(const fxi_row_search *s, int32_t id)
 {
     const bool small = fx_dtype_size((fx_dtype)s->g->nodes[id]->dtype) == 1;

@@ -1,5 +1,5 @@
 /* posix.h: for all POSIX files of this folder: names that macOS and Linux spell differently, and
- * functions of which each of the two systems has its own file. Internal to src/platform. */
+ * what these files share. Internal to src/platform. */
 #ifndef CFLUX_POSIX_H
 #define CFLUX_POSIX_H
 

@@ -104,8 +104,8 @@ static int64_t total_of(int64_t group)
     return smaller(smaller(machine, group), address_space());
 }
 
-/* Every new thread asks for it, and reading the files of the cgroups takes several times as long as
- * the rest of a thread's first evaluation. So they are read once. */
+/* Every new thread calls this function, and reading the files of the cgroups takes several times as
+ * long as the rest of a thread's first evaluation. So these files are read once. */
 int64_t fxi_system_memory_total(void)
 {
     enum { UNREAD = -2 };
