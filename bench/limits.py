@@ -3,8 +3,8 @@
 A case is a list of parts that run one after the other. A part of f floating point operations that moves b bytes takes
 at least max(f / F, b / B) seconds:
 
-  F   the fastest matrix product 2048³ of the run, by cflux or a peer
-  B   a copy of the run: of arrays that exceed the caches (copy-25e6) if b is above CACHED, otherwise of smaller ones (copy-1e6)
+  F   the rate of the run's fastest matrix product 2048³, by cflux or a peer
+  B   the run's rate of copying arrays that exceed the caches (copy-25e6) if b is above CACHED, otherwise smaller ones (copy-1e6)
 
 Arithmetic is that of direct products and convolutions: 2 for each multiplication and addition. Fast convolutions
 (docs/design/0065-fewer-multiplications.md) need less, so their share can exceed 1. Bytes are those that every program

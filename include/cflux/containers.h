@@ -158,7 +158,7 @@ FX_API fx_embedding_layer *fxi_embedding(const fx_embedding_args *a);
  *   k integers           one bag: y has out elements
  *   integers, k×bags…    one bag per column: y is out×bags…
  *   data, at             two vectors of integers: bag b is data[at[b]] … data[at[b+1]−1], and the
- *                        last bag extends to the end of data; y is out×bags. The call evaluates at
+ *                        last bag extends to the end of data; y is out×bags. Evaluates `at`
  *   Bool, in×k, in×k×…   one-hot columns instead of integers
  * A tuple (data, at) counts as two inputs. Integers count from 0, as in Embedding.
  * FX_STATUS_ARGUMENT for a single integer (0-d), and for an `at` that does not begin with 0, is not
