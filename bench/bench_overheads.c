@@ -4,16 +4,17 @@
  *
  * The graph rows use internal functions, in order to leave out running the plan. The graph is a
  * training step of four dense layers, with the optimiser's nodes. graph/record… uses fx_updated,
- * which also makes a new model and a new state, and record-key-lookup finds the results with
- * fx_visit, which writes the path of each. graph/update… records what fx_update records. The memory
- * of the started program is the peak that the child reads from /proc/self/status, because
- * ru_maxrss, which the parent could read, starts at the parent's own peak.
+ * which also makes a new model and a new state, and record-key-lookup finds the results as fx_eval
+ * does. graph/update… records what fx_update records. The memory of the started program is the peak
+ * that the child reads from /proc/self/status, because ru_maxrss, which the parent could read,
+ * starts at the parent's own peak.
  */
 #include "bench.h"
 #include "graph.h"
 #include "memory.h"
 #include "planning.h"
 #include "update_items.h"
+#include "walk.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -46,9 +47,9 @@ static void open_graph(bench_state *s)
     fx_eval(fx_tuple(s->x, s->y, s->model));
 }
 
-static void add_root(fx_array *x, const char *path, bool trainable, void *user)
+static void add_root(fx_array *x, fx_array *of, bool trainable, void *user)
 {
-    (void)path, (void)trainable;
+    (void)of, (void)trainable;
     root_list *l = user;
     if (!x->node->data && l->n < MAX_ROOTS)
         l->at[l->n++] = (fxi_root){x->node, NULL};
@@ -73,7 +74,7 @@ static void find_plan(void *results)
 {
     root_list roots; /* not zeroed: it is large */
     roots.n = 0;
-    fx_visit(results, add_root, &roots);
+    fxi_visit_tied(results, add_root, &roots);
     find_plan_of(&roots);
 }
 
