@@ -8,6 +8,8 @@
  *   SIM_ARCHITECTURE=90   of all devices: 75, gfx90a, …
  *   SIM_MEMORY=1024       MiB of a device
  *   SIM_VERSION=13000     the driver's version
+ *   SIM_ITEMS=1024        work-items of a group, at most, because kernels need so many registers;
+ *                         also at most what a kernel's text declares
  *   SIM_DEFER=1           queued work runs only when something waits for it, and the streams
  *                         proceed in any order that events allow
  *   SIM_NOTHING=1         kernels, graphs and calls of libraries compute nothing: the time that is
@@ -124,6 +126,8 @@ typedef struct sim_module {
     sim_device *device;
     char id[20]; /* of the text: part of its symbols' names */
 } sim_module;
+/* Work-items of a group of the kernel, at most. */
+unsigned sim_kernel_items(const sim_kernel *k);
 int sim_module_load(sim_device *d, const char *image, sim_module **out);
 int sim_module_function(const sim_module *m, const char *name, sim_kernel **out);
 

@@ -500,7 +500,7 @@ int sim_FunctionAttribute(int *out, int which, fxi_rt_function function)
 {
     BEGIN(FunctionAttribute);
     /* A driver reports at most what the kernel declares with __launch_bounds__. */
-    *out = (int)((const sim_kernel *)function)->group_most;
+    *out = (int)sim_kernel_items((const sim_kernel *)function);
     return sim_end(which == FXI_RT_FUNCTION_ITEMS ? SIM_OK : SIM_INVALID_VALUE);
 }
 
@@ -548,7 +548,7 @@ static int check_launch(const sim_launch *l, unsigned asked)
     const unsigned *g = l->groups, *n = l->items;
     const bool fits = g[0] >= 1 && g[0] <= INT32_MAX && g[1] >= 1 && g[1] <= UINT16_MAX &&
                       g[2] >= 1 && g[2] <= UINT16_MAX && n[0] >= 1 && n[1] >= 1 && n[2] >= 1 &&
-                      (uint64_t)n[0] * n[1] * n[2] <= l->kernel->group_most &&
+                      (uint64_t)n[0] * n[1] * n[2] <= sim_kernel_items(l->kernel) &&
                       fits_in_memory(l->kernel, asked) &&
                       (!IS_AMD || (uint64_t)g[0] * n[0] <= UINT32_MAX);
     if (!fits) {

@@ -6,7 +6,6 @@
  * Environment, beside that of sim.h:
  *   SIM_MACOS=13      version of the system; from 15 on MTLCompileOptions has a maths mode
  *   SIM_FAMILIES=3    1: an Apple GPU, 2: has Metal 3, 3: both
- *   SIM_ITEMS=1024    work-items that a group of a pipeline can have
  */
 #include "sim_metal.h"
 #include "sim_build.h"
@@ -33,11 +32,6 @@ static int scripted(const char *selector)
 {
     bool lost;
     return sim_script(selector, &lost);
-}
-
-fxi_ns_uint sim_mtl_items(void)
-{
-    return (fxi_ns_uint)sim_setting("SIM_ITEMS", 1024);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -253,8 +247,8 @@ static fxi_id device_library(fxi_id self, fxi_sel sel, fxi_id source, fxi_id opt
 
 static fxi_ns_uint pipeline_items(fxi_id self, fxi_sel sel)
 {
-    (void)self, (void)sel;
-    return sim_mtl_items();
+    (void)sel;
+    return sim_kernel_items(((sim_mtl_pipeline *)self)->kernel);
 }
 
 static fxi_ns_uint pipeline_warp(fxi_id self, fxi_sel sel)

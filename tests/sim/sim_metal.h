@@ -21,8 +21,6 @@ extern sim_device sim_mtl_device;
 
 /* The limits of the simulated device. */
 enum { SIM_MTL_COMMANDS = 64 };
-/* Work-items of a group, at most, of every pipeline. */
-fxi_ns_uint sim_mtl_items(void);
 /* Makes a queue (sim_metal_queue.c). */
 fxi_id sim_mtl_queue_new(void);
 /* Work other than a kernel, copy or fill: `run` is called when the command buffer runs, and `end`

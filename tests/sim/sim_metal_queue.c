@@ -217,7 +217,8 @@ static void compute_dispatch(fxi_id self, fxi_sel sel, fxi_mtl_size groups, fxi_
 {
     encoder *e = (encoder *)self;
     (void)sel;
-    if (!e->pipeline || items.width * items.height * items.depth > sim_mtl_items() ||
+    if (!e->pipeline ||
+        items.width * items.height * items.depth > sim_kernel_items(e->pipeline->kernel) ||
         groups.width * groups.height * groups.depth == 0) {
         sim_mistake("a launch without a pipeline or groups, or with %lu work-items of a group",
                     items.width * items.height * items.depth);

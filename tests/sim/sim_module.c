@@ -89,6 +89,12 @@ static bool find_kernel(const sim_module *m, const char *name, sim_kernel *k)
     return true;
 }
 
+unsigned sim_kernel_items(const sim_kernel *k)
+{
+    const unsigned most = (unsigned)sim_setting("SIM_ITEMS", SIM_GROUP_MOST);
+    return k->group_most < most ? k->group_most : most;
+}
+
 int sim_module_function(const sim_module *m, const char *name, sim_kernel **out)
 {
     static const int none[] = {0};

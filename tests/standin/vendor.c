@@ -248,9 +248,10 @@ static void *load(fxi_gpu_device *d, const void *bytes, size_t size)
     (void)d, (void)bytes, (void)size;
     return NULL;
 }
-static void *function(fxi_gpu_device *d, void *program, const char *name, fxi_gpu_failure *why)
+static void *function(fxi_gpu_device *d, void *program, const char *name, int32_t group,
+                      fxi_gpu_failure *why)
 {
-    (void)d, (void)name, (void)why;
+    (void)d, (void)name, (void)group, (void)why;
     return program;
 }
 static fx_status launch(fx_device *device, const fxi_gpu_launch *l)

@@ -5,13 +5,14 @@
  * the device), faulted (the first launch is accepted, and then every function of the device fails
  * with another error, as on NVIDIA's devices after an invalid access to memory), hiccup (the first
  * launch and the next wait fail), small_items (groups of 64 along an axis), small_groups (groups of
- * 64 for a kernel), small_local (kernels need more local memory than the device has), rounds
- * (division is correctly rounded if the compiler's option asks for it), slow (compiling takes 0.6
- * s), no_memory, copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one
- * each), other_driver, large (64 units with 32 KiB of local memory), meets (a compilation waits up
- * to 20 s until another one has begun). FAKE_OPENCL_REFUSES is a list of texts, separated by '|': a
- * program that contains one of them does not compile. For the first text of the list this failure
- * takes 0.3 s. */
+ * 64 for a kernel; otherwise a kernel reports no more than the size that its text declares),
+ * small_local (kernels need more local memory than the device has), rounds (division is correctly
+ * rounded if the compiler's option asks for it), slow (compiling takes 0.6 s), no_memory,
+ * copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one each),
+ * other_driver, large (64 units with 32 KiB of local memory), meets (a compilation waits up to 20 s
+ * until another one has begun). FAKE_OPENCL_REFUSES is a list of texts, separated by '|': a program
+ * that contains one of them does not compile. For the first text of the list this failure takes 0.3
+ * s. */
 #include "opencl_api.h"
 
 #include <stdio.h>
@@ -45,10 +46,11 @@ struct fxi_cl_program {
     int kernels; /* number of kernels; 0: the program has not been compiled, or its binary is
                     damaged */
     int from_source;
+    int group;        /* work-items of a group that the text declares */
     char refused[64]; /* the text that makes the compilation fail */
 };
 struct fxi_cl_kernel {
-    int unused;
+    int group;
 };
 struct fxi_cl_event {
     cl_context context;
@@ -58,7 +60,6 @@ static struct fxi_cl_platform platforms[2] = {{0}, {1}};
 static struct fxi_cl_device devices[DEVICES] = {{GPU}, {CPU}};
 static struct fxi_cl_context contexts[DEVICES]; /* by the first device of each */
 static struct fxi_cl_queue queues[DEVICES] = {{GPU, NULL}, {CPU, NULL}};
-static struct fxi_cl_kernel kernel;
 static int is_lost, is_faulted, hiccups, events, waited;
 static const char binary[] = "the fake binary";
 
@@ -310,6 +311,8 @@ cl_program clCreateProgramWithSource(cl_context c, cl_uint n, const char **text,
     cl_program p = calloc(1, sizeof *p);
     if (p) {
         p->kernels = p->from_source = 1;
+        p->group = 256;
+        sscanf(*text, "#define FX_GROUP %d", &p->group);
         look_for_refused(p, *text);
     }
     return give(error, p, CL_OUT_OF_HOST_MEMORY);
@@ -322,8 +325,10 @@ cl_program clCreateProgramWithBinary(cl_context c, cl_uint n, const cl_device_id
     (void)c, (void)n, (void)ids;
     const bool right = *length == sizeof binary && memcmp(*bytes, binary, sizeof binary) == 0;
     cl_program p = calloc(1, sizeof *p);
-    if (p)
+    if (p) {
         p->kernels = right;
+        p->group = 256;
+    }
     *of_binary = right ? CL_SUCCESS : -42;
     return give(error, p, CL_OUT_OF_HOST_MEMORY);
 }
@@ -407,23 +412,26 @@ cl_int clReleaseProgram(cl_program p)
 
 cl_kernel clCreateKernel(cl_program p, const char *name, cl_int *error)
 {
-    (void)p, (void)name;
-    return give(error, &kernel, CL_OUT_OF_HOST_MEMORY);
+    (void)name;
+    cl_kernel k = calloc(1, sizeof *k);
+    if (k)
+        k->group = p->group;
+    return give(error, k, CL_OUT_OF_HOST_MEMORY);
 }
 
 cl_int clGetKernelWorkGroupInfo(cl_kernel k, cl_device_id d, cl_uint what, size_t size, void *out,
                                 size_t *length)
 {
-    (void)k;
     if (what == CL_KERNEL_LOCAL_MEM_SIZE)
         return answer_number(d->number == GPU && asked("small_local") ? 4096 : 0, size, out,
                              length);
-    return answer_number(d->number == GPU && asked("small_groups") ? 64 : 256, size, out, length);
+    return answer_number(d->number == GPU && asked("small_groups") ? 64 : (uint64_t)k->group, size,
+                         out, length);
 }
 
 cl_int clReleaseKernel(cl_kernel k)
 {
-    (void)k;
+    free(k);
     return CL_SUCCESS;
 }
 

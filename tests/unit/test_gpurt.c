@@ -385,6 +385,13 @@ static const simulated_row rows[] = {
      {"; 0 FX_STATUS_DEVICE compile: CUDA:0 (Simulated NVIDIA GPU 0) cannot compile a kernel: "
       "ERROR_COMPILATION",
       "; 1 runs ; 0 runs"}},
+    /* a kernel that needs so many registers that its groups do not fit */
+    {"SIM_ITEMS=128",
+     "compute",
+     {"runs fx_elementwise in groups of at most 128 work-items, but the kernel needs 256"}},
+    {"SIM_ITEMS=128",
+     "amdgpu-compute",
+     {"runs fx_elementwise in groups of at most 128 work-items, but the kernel needs 256"}},
     {"SIM_FAIL=cuLaunchKernel@1=701",
      "compute",
      {"; 0 FX_STATUS_DEVICE exp: CUDA:0 (Simulated NVIDIA GPU 0): cuLaunchKernel failed with error "

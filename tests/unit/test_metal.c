@@ -54,6 +54,22 @@ static int compute(void)
     return 0;
 }
 
+/* A convolution large enough for the kernels of tiles, whose groups have 128 to 192 work-items.
+ * Each output is a sum of 3 · 3 · 16 ones. */
+static int convolve(void)
+{
+    FX_SCOPE;
+    fx_array *w = fx_ones(3, 3, 16, 32);
+    void *model =
+        fx_to(fx_device_find("metal:0"), fx_conv(FX_DIMS(3, 3), .weight_array = w, .bias = false));
+    fx_array *x = fx_to(fx_device_find("metal:0"), fx_ones(32, 32, 16, 8));
+    fx_array *y = fx_call(model, x);
+    const double least = fx_item(fx_minimum(y)), largest = fx_item(fx_maximum(y));
+    if (!says_error())
+        printf("from %.0f to %.0f\n", least, largest);
+    return 0;
+}
+
 static int move_f64(void)
 {
     FX_SCOPE;
@@ -99,11 +115,12 @@ static int run_steps(int steps)
 
 static int act(const char *what)
 {
-    return strcmp(what, "refuse") == 0    ? refuse()
-           : strcmp(what, "compute") == 0 ? compute()
-           : strcmp(what, "f64") == 0     ? move_f64()
-           : strcmp(what, "memory") == 0  ? fill_memory()
-                                          : run_steps(atoi(what));
+    return strcmp(what, "refuse") == 0     ? refuse()
+           : strcmp(what, "compute") == 0  ? compute()
+           : strcmp(what, "convolve") == 0 ? convolve()
+           : strcmp(what, "f64") == 0      ? move_f64()
+           : strcmp(what, "memory") == 0   ? fill_memory()
+                                           : run_steps(atoi(what));
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
@@ -146,6 +163,7 @@ static void it_computes_on_every_system(void **state)
                                {"SIM_DEFER=1", "compute", {"sum 499.500\nsum 499.500"}},
                                {"SIM_MACOS=15", "compute", {"sum 499.500\nsum 499.500"}},
                                {"SIM_FAMILIES=0", "compute", {"sum 499.500\nsum 499.500"}},
+                               {"", "convolve", {"from 144 to 144"}},
                                {"", "f64", {"Metal:0 has no Float64"}}};
     (void)state;
     CHECK(rows);
@@ -164,6 +182,9 @@ static void errors_name_their_cause(void **state)
         {"SIM_ITEMS=128",
          "compute",
          {"in groups of at most 128 work-items, but the kernel needs 256"}},
+        {"SIM_ITEMS=96",
+         "convolve",
+         {"in groups of at most 96 work-items, but the kernel needs 1"}},
         {"SIM_FAIL=newFunctionWithName:@1=1", "compute", {"a program has no kernel fx_"}},
         {"SIM_FAIL=commit@1=3",
          "compute",

@@ -72,6 +72,18 @@ static void compute(FILE *out, const char *device)
         say_error(out);
 }
 
+/* A convolution large enough for the kernels of tiles, whose groups have 128 to 192 work-items. */
+static void convolve(FILE *out)
+{
+    fx_use("OpenCL");
+    fx_device *device = fx_device_find("opencl:0");
+    void *model = fx_to(device, fx_conv(FX_DIMS(3, 3), 32, 32, .bias = false));
+    const bool ok = fx_eval(fx_call(model, fx_to(device, fx_ones(32, 32, 32, 8)))) == FX_OK;
+    fprintf(out, "%s", ok ? "convolves" : "does not convolve:");
+    if (!ok)
+        say_error(out);
+}
+
 static fx_array *exp_of(fx_array *x)
 {
     return fx_exp(x);
@@ -341,6 +353,11 @@ static const row rows[] = {
      {"OpenCL:0 (Fake GPU) runs fx_elementwise in groups of at most 64 work-items, but the kernel "
       "needs 256",
       "opencl:1 runs"}},
+    {"large", "", convolve, {"convolves"}},
+    {"large small_groups",
+     "",
+     convolve,
+     {"in groups of at most 64 work-items, but the kernel needs 1"}},
     {"small_local",
      "",
      compute_both,

@@ -23,8 +23,8 @@
 
 /* Work-items of a group. Nearly all kernels have one size, because PoCL compiles a kernel again for
  * each size, and the tiles of products and the trees of reductions are written for it. A device
- * with smaller groups is not used. On GPUs no group is smaller than the least size. */
-enum { FXI_GPU_GROUP = 256, FXI_GPU_GROUP_LEAST = 128 };
+ * with smaller groups is not used. */
+enum { FXI_GPU_GROUP = 256 };
 
 typedef enum fxi_gpu_dialect {
     FXI_GPU_OPENCL, /* OpenCL C 1.2; extensions: only fp64 and 64-bit atomics, where used */
@@ -80,7 +80,7 @@ typedef struct fxi_gpu_launch {
     const char *operation; /* of the step, for errors */
     void *kernel;          /* a kernel that `compile` made */
     uint32_t groups[3];    /* at least 1, at most limits->groups */
-    int32_t group;         /* work-items of a group: from the least size to FXI_GPU_GROUP, or 1 */
+    int32_t group;         /* work-items of a group: at most FXI_GPU_GROUP; declared by the text */
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as cflux knows them: of arrays, views into
                              them, work space, streams and faults */

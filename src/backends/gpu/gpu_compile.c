@@ -17,6 +17,7 @@
 #include "hash.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct program program;
@@ -339,13 +340,23 @@ static void make_missing(work *w, int missing)
     fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
 }
 
+/* The work-items of a group, which the first line of every text declares
+ * (fxi_gpu_begin_large_groups). */
+static int32_t group_of(const program *p)
+{
+    static const char word[] = "#define FX_GROUP ";
+    const bool declared = strncmp(p->source, word, sizeof word - 1) == 0;
+    return declared ? (int32_t)strtol(p->source + sizeof word - 1, NULL, 10) : FXI_GPU_GROUP;
+}
+
 /* The caller holds the lock, as for make_program; while that releases it, another plan may create
  * the function. */
 static bool make_function(fxi_gpu_device *d, job *j)
 {
     function *f = j->function;
     if (!j->failed && make_program(d, f->program, &j->why) && !f->kernel)
-        f->kernel = d->driver->function(d, f->program->made, f->name, &j->why);
+        f->kernel =
+            d->driver->function(d, f->program->made, f->name, group_of(f->program), &j->why);
     return f->kernel;
 }
 

@@ -68,6 +68,17 @@ void fxi_gpu_no_host_memory(const fxi_gpu_device *d, fxi_gpu_failure *why)
     snprintf(why->text, sizeof why->text, "out of host memory for a kernel of %s", d->label);
 }
 
+bool fxi_gpu_group_fits(const fxi_gpu_device *d, const char *name, int64_t items, int32_t group,
+                        fxi_gpu_failure *why)
+{
+    if (items >= group)
+        return true;
+    snprintf(why->text, sizeof why->text,
+             "%s (%s) runs %s in groups of at most %lld work-items, but the kernel needs %d",
+             d->label, d->name, name, (long long)items, (int)group);
+    return false;
+}
+
 fx_status fxi_gpu_check(fxi_gpu_device *d, const char *operation, const char *call, int error)
 {
     char text[320];

@@ -49,8 +49,10 @@ typedef struct fxi_gpu_driver {
     void *(*binary)(fxi_gpu_device *d, void *program, size_t *out_size);
     /* Makes a program from its compiled form; NULL if the driver rejects it. */
     void *(*load)(fxi_gpu_device *d, const void *bytes, size_t size);
-    /* Finds a function of a program; NULL with the reason. Called once for each name. */
-    void *(*function)(fxi_gpu_device *d, void *program, const char *name, fxi_gpu_failure *why);
+    /* Finds a function of a program; NULL with the reason. `group`: the work-items of its groups,
+     * which its text declares. Called once for each name. */
+    void *(*function)(fxi_gpu_device *d, void *program, const char *name, int32_t group,
+                      fxi_gpu_failure *why);
     void *(*alloc)(fx_device *device, size_t bytes);
     void (*free)(fx_device *device, void *address);
     fx_status (*write)(fx_device *device, void *to, const void *from, size_t bytes);
@@ -175,7 +177,7 @@ void fxi_gpu_quiesce(fxi_gpu_device *d);
     void *prefix##_binary(fxi_gpu_device *device, void *program, size_t *out_size);                \
     void *prefix##_load(fxi_gpu_device *device, const void *bytes, size_t size);                   \
     void *prefix##_function_of(fxi_gpu_device *device, void *program, const char *name,            \
-                               fxi_gpu_failure *why)
+                               int32_t group, fxi_gpu_failure *why)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -186,6 +188,12 @@ fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text
 void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size);
 /* Sets the reason for a program or function for which host memory ran out. */
 void fxi_gpu_no_host_memory(const fxi_gpu_device *d, fxi_gpu_failure *why);
+/* Can the kernel `name` run, whose groups have `group` work-items, if the driver allows at most
+ * `items`? False with the reason. A kernel may need so many registers that the driver allows fewer
+ * than the device. A driver may also report no more than the size that the text declares, so
+ * `items` must not be compared with any other size. */
+bool fxi_gpu_group_fits(const fxi_gpu_device *d, const char *name, int64_t items, int32_t group,
+                        fxi_gpu_failure *why);
 /* fxi_gpu_why, recorded as an error of `operation`; FX_OK if error is 0. */
 fx_status fxi_gpu_check(fxi_gpu_device *d, const char *operation, const char *call, int error);
 /* Records the faults that finished kernels found; FX_OK if there are none. `read` calls it at its

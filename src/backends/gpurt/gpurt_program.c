@@ -167,25 +167,19 @@ void *fxi_rt_load(fxi_gpu_device *device, const void *bytes, size_t size)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Each kernel has groups of one size (gpu.h), for which a device may have too few registers. The
- * driver answers at most with the size that the kernel declares, which is FXI_GPU_GROUP_LEAST or
- * more, so only a smaller answer means that the kernel does not fit. Without an answer the kernel
- * counts as fitting. */
-static bool fits(const fxi_rt_device *d, fxi_rt_function f, const char *name, char *text,
-                 size_t size)
+/* Each kernel has groups of one size, for which a device may have too few registers. Without an
+ * answer of the driver the kernel counts as fitting. */
+static bool fits(const fxi_rt_device *d, fxi_rt_function f, const char *name, int32_t group,
+                 fxi_gpu_failure *why)
 {
     int items = 0;
-    if (!fxi_rt.FunctionAttribute ||
-        fxi_rt.FunctionAttribute(&items, FXI_RT_FUNCTION_ITEMS, f) != 0 || items <= 0 ||
-        items >= FXI_GPU_GROUP_LEAST)
-        return true;
-    snprintf(text, size,
-             "%s (%s) runs %s in groups of at most %d work-items, but the kernel needs at least %d",
-             d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP_LEAST);
-    return false;
+    return !fxi_rt.FunctionAttribute ||
+           fxi_rt.FunctionAttribute(&items, FXI_RT_FUNCTION_ITEMS, f) != 0 || items <= 0 ||
+           fxi_gpu_group_fits(&d->gpu, name, items, group, why);
 }
 
-void *fxi_rt_function_of(fxi_gpu_device *device, void *made, const char *name, fxi_gpu_failure *why)
+void *fxi_rt_function_of(fxi_gpu_device *device, void *made, const char *name, int32_t group,
+                         fxi_gpu_failure *why)
 {
     fxi_rt_device *d = (fxi_rt_device *)device;
     fxi_rt_function f = NULL;
@@ -197,5 +191,5 @@ void *fxi_rt_function_of(fxi_gpu_device *device, void *made, const char *name, f
             fxi_gpu_why(device, fxi_rt_name.ModuleFunction, error, why->text, sizeof why->text);
         return NULL;
     }
-    return fits(d, f, name, why->text, sizeof why->text) ? f : NULL;
+    return fits(d, f, name, group, why) ? f : NULL;
 }

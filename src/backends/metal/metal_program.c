@@ -80,19 +80,21 @@ void *fxi_metal_load(fxi_gpu_device *device, const void *bytes, size_t size)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Can the device run the kernel? Its groups have one size (gpu.h), for which a kernel may need too
- * many registers or too much memory, and the exchange of values within a warp assumes its width. */
-static bool fits(const fxi_gpu_device *d, fxi_id pipeline, const char *name, char *text,
-                 size_t size)
+/* Can the device run the kernel? It may need too many registers or too much memory for the size of
+ * its groups, and the exchange of values within a warp assumes the warp's width. The attribute
+ * max_total_threads_per_threadgroup of a text limits maxTotalThreadsPerThreadgroup (Apple's page of
+ * MTLComputePipelineDescriptor). */
+static bool fits(const fxi_gpu_device *d, fxi_id pipeline, const char *name, int32_t group,
+                 fxi_gpu_failure *why)
 {
+    char *text = why->text;
+    const size_t size = sizeof why->text;
     const fxi_ns_uint items = FXI_SEND(pipeline_items, pipeline),
                       warp = FXI_SEND(pipeline_warp, pipeline),
                       memory = FXI_SEND(pipeline_memory, pipeline);
-    if (items < FXI_GPU_GROUP)
-        snprintf(text, size,
-                 "%s (%s) runs %s in groups of at most %lu work-items, but the kernel needs %d",
-                 d->label, d->name, name, items, (int)FXI_GPU_GROUP);
-    else if (memory > (uint64_t)d->limits.group_memory)
+    if (!fxi_gpu_group_fits(d, name, (int64_t)items, group, why))
+        return false;
+    if (memory > (uint64_t)d->limits.group_memory)
         snprintf(text, size, "%s (%s) has %lld bytes of local memory, but %s needs %lu", d->label,
                  d->name, (long long)d->limits.group_memory, name, memory);
     else if (d->limits.warp > 1 && warp != (fxi_ns_uint)d->limits.warp)
@@ -127,7 +129,7 @@ static fxi_id make_pipeline(const fxi_metal_device *d, fxi_id program, const cha
 }
 
 /* A kernel of the backend is its pipeline. */
-void *fxi_metal_function_of(fxi_gpu_device *device, void *program, const char *name,
+void *fxi_metal_function_of(fxi_gpu_device *device, void *program, const char *name, int32_t group,
                             fxi_gpu_failure *why)
 {
     void *pool = fxi_mtl.push();
@@ -137,7 +139,7 @@ void *fxi_metal_function_of(fxi_gpu_device *device, void *program, const char *n
     fxi_gpu_gate_renew();
     /* Checked when the plan is made, so that a fused kernel that does not fit is refused and not
      * run. */
-    if (pipeline && !fits(device, pipeline, name, why->text, sizeof why->text)) {
+    if (pipeline && !fits(device, pipeline, name, group, why)) {
         fxi_mtl.release(pipeline);
         pipeline = NULL;
     }

@@ -121,11 +121,12 @@ void *fxi_opencl_binary(fxi_gpu_device *device, void *program, size_t *out_size)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Can the device run the kernel? Each kernel has groups of one size (gpu.h), for which a
- * device may lack registers or local memory. If the driver gives no answer, the kernel is
- * assumed to fit. */
-static bool fits(const fxi_opencl_device *d, cl_kernel kernel, const char *name, char *text,
-                 size_t size)
+/* Can the device run the kernel? Each kernel has groups of one size, for which a device may lack
+ * registers or local memory. The driver reports the largest size that can be used to execute the
+ * kernel. That is the size of reqd_work_group_size, because no other can be used, but many drivers
+ * report a larger one. If the driver gives no answer, the kernel is assumed to fit. */
+static bool fits(const fxi_opencl_device *d, cl_kernel kernel, const char *name, int32_t group,
+                 fxi_gpu_failure *why)
 {
     size_t items = 0;
     uint64_t local = 0;
@@ -135,20 +136,17 @@ static bool fits(const fxi_opencl_device *d, cl_kernel kernel, const char *name,
     if (fxi_cl.GetKernelWorkGroupInfo(kernel, d->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local,
                                       NULL) != CL_SUCCESS)
         local = 0;
-    if (items > 0 && items < FXI_GPU_GROUP && !d->gpu.limits.serial)
-        snprintf(text, size,
-                 "%s (%s) runs %s in groups of at most %zu work-items, but the kernel needs %d",
-                 d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP);
-    else if (d->gpu.limits.group_memory > 0 && local > (uint64_t)d->gpu.limits.group_memory)
-        snprintf(text, size, "%s (%s) has %lld bytes of local memory, but %s needs %llu",
-                 d->gpu.label, d->gpu.name, (long long)d->gpu.limits.group_memory, name,
-                 (unsigned long long)local);
-    else
+    if (items > 0 && !fxi_gpu_group_fits(&d->gpu, name, (int64_t)items, group, why))
+        return false;
+    if (d->gpu.limits.group_memory <= 0 || local <= (uint64_t)d->gpu.limits.group_memory)
         return true;
+    snprintf(why->text, sizeof why->text,
+             "%s (%s) has %lld bytes of local memory, but %s needs %llu", d->gpu.label, d->gpu.name,
+             (long long)d->gpu.limits.group_memory, name, (unsigned long long)local);
     return false;
 }
 
-void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *name,
+void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *name, int32_t group,
                              fxi_gpu_failure *why)
 {
     fxi_opencl_device *d = (fxi_opencl_device *)device;
@@ -166,7 +164,7 @@ void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *
         why->status = fxi_gpu_why(device, "clCreateKernel", error, why->text, sizeof why->text);
     /* Checked when the plan is made, so that a fused kernel that does not fit is refused and not
      * run. */
-    if (made && fits(d, f->kernel, name, why->text, sizeof why->text))
+    if (made && fits(d, f->kernel, name, group, why))
         return f;
     if (made)
         fxi_cl.ReleaseKernel(f->kernel);
