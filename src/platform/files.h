@@ -93,8 +93,8 @@ int fxi_os_rename(const char *from, const char *to);
 int fxi_os_link(const char *from, const char *to);
 int fxi_os_remove(const char *path);
 
-/* Calls visit for every name in the folder, also those of subfolders, "." and "..", until it
- * returns true. Returns whether a visit did; an unreadable folder counts as empty. */
+/* Calls visit with the name of each entry of the folder, including subfolders, "." and "..", until
+ * it returns true. Returns whether a visit did; an unreadable folder counts as empty. */
 bool fxi_folder_each(const char *folder, bool (*visit)(const char *file, void *user), void *user);
 
 #endif
