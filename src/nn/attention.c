@@ -9,8 +9,8 @@
  *
  * The gradients of q, and those of k and v, are two passes over the blocks. A plan computes nodes
  * in the order in which its outputs need them: with one pass for all three, the scores of every
- * block would stay in memory until the other gradient is computed. A reshape between the sums over
- * blocks keeps them from becoming one step that waits for all blocks.
+ * block would stay in memory until the other gradients are computed. A reshape between the sums
+ * over blocks keeps them from becoming one step that waits for all blocks.
  *
  * Inside, arrays are features×length×heads×batch. Sources: NNlib's attention.jl; Vaswani et al.,
  * 2017; Su et al., 2021 (rotary embedding).

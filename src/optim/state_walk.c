@@ -220,8 +220,8 @@ void fxi_states_refuse(int n, void *const *states, fx_status status)
         return;
     if (among->refuse)
         among->refuse(among, status, own.message);
-    /* All members have answered, so the operation of this update need not run before the next
-     * one. */
+    /* The pending collective operation has failed on all members, so the next one need not run
+     * after it. */
     fxi_context *here = fxi_here();
     if (here->collective)
         fxi_node_release(here->collective);

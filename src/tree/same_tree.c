@@ -15,7 +15,8 @@ static bool note_word(fxi_tree_record *r, const void *at)
     return true;
 }
 
-/* The gradient of a view goes to the array that it views, which depends on more than the words. */
+/* Refuses a view: its gradient is added to the array that it views, and the words do not show which
+ * array that is. */
 static bool good_array(const fx_array *x)
 {
     return x->status == FX_OK && x->node && !fxi_viewed(x->node);
