@@ -135,9 +135,12 @@ def main(argv):
     if not date or option not in TABLES or len(argv) > 2:
         print(__doc__.strip(), file=sys.stderr)
         return 2
-    for table in TABLES[option](os.path.join(HERE, "results"), date):
+    found = [table for table in TABLES[option](os.path.join(HERE, "results"), date) if table]
+    for table in found:
         print("\n".join(table) + "\n")
-    return 0
+    if not found:
+        print(f"no such rows of {date}", file=sys.stderr)
+    return 0 if found else 1
 
 
 if __name__ == "__main__":

@@ -368,7 +368,8 @@ FX_API fx_function *fx_connection_new(const char *name, void *(*combine)(int n, 
  * are shared. An array that is reached twice is mapped once and stays shared. A view of another
  * array of x (transposed, permuted, reshaped or sliced) becomes the same view of that array's
  * result. Returns x if every array maps to itself. If f returns an error array, the result contains
- * it. fx_fmap_with passes `user` to f. The scope owns the result. Functors.fmap. */
+ * it. f must not change the objects of x. fx_fmap_with passes `user` to f. The scope owns the
+ * result. Functors.fmap. */
 typedef fx_array *(*fx_map_fn)(fx_array *x);
 FX_API void *fxi_fmap(fx_map_fn f, void *x);
 typedef fx_array *(*fx_map_user_fn)(fx_array *x, void *user);

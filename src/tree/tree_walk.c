@@ -263,7 +263,7 @@ static void walk_children(walking *w, const fx_spot *at)
 {
     const fx_type *type = fxi_type_of(at->objects[0]);
     int64_t child = 0;
-    for (int i = 0; i < type->nfields; i++) {
+    for (int i = 0; i < type->nfields && !w->stopped; i++) {
         const fx_field *f = &type->fields[i];
         const int64_t n = fxi_field_children(at->objects[0], f);
         const bool frozen = at->frozen || (n > 0 && fxi_field_frozen(type, f));
@@ -278,7 +278,7 @@ static bool leave(walking *w, const fx_spot *at, int32_t first)
 {
     if (w->valued) {
         w->valued->value = at->objects[0];
-        w->valued->children = w->values + first;
+        w->valued->children = w->values ? w->values + first : NULL;
         w->valued->nchildren = w->nvalues - first;
         w->nvalues = first;
     }
@@ -378,11 +378,10 @@ static inline void add_part(path_text *t, const char *part)
 {
     if (*part && t->length)
         add_char(t, '.');
-    char *to = t->dst + t->length;
     size_t space = t->length + 1 < t->capacity ? t->capacity - t->length - 1 : 0, n = 0;
     for (; part[n]; n++)
         if (n < space)
-            to[n] = part[n];
+            t->dst[t->length + n] = part[n];
     t->length += n;
 }
 

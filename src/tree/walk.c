@@ -133,8 +133,8 @@ static fx_walk map_meet(const fx_spot *at, void *user)
 
 /* Values of children; those from `next` to `end` are not read yet. */
 typedef struct values {
-    void **next, **end;
-    int64_t kept;
+    void **next;
+    int64_t left, kept;
     bool changed;
 } values;
 
@@ -142,7 +142,7 @@ typedef struct values {
  * fxi_object_copy asks for them. */
 static void keep_values(values *v, void **first, void *const *children, int64_t n)
 {
-    for (int64_t i = 0; i < n && v->next < v->end; i++) {
+    for (int64_t i = 0; i < n && v->left > 0; i++, v->left--) {
         void *y = *v->next++;
         v->changed |= y != children[i];
         if (children[i])
@@ -153,7 +153,7 @@ static void keep_values(values *v, void **first, void *const *children, int64_t 
 /* Does the map change a child of x? */
 static bool child_changed(mapping *m, const fx_type *type, const void *x)
 {
-    values v = {.next = m->walk.children, .end = m->walk.children + m->walk.nchildren};
+    values v = {.next = m->walk.children, .left = m->walk.nchildren};
     for (int i = 0; i < type->nfields; i++) {
         const fx_field *f = &type->fields[i];
         const fx_list *list = f->kind == FX_FIELD_LIST ? fxi_field_at(x, f) : NULL;

@@ -525,6 +525,32 @@ static void check_deep_path(fx_array *x, const char *path, bool trainable, void 
     d->n++;
 }
 
+static void count_errors(const fx_error *e, void *user)
+{
+    (void)e;
+    ++*(int *)user;
+}
+
+/* An object with several children beyond the greatest depth is one error. */
+static void too_deep_is_one_error(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    int errors = 0;
+    void *x = fx_new(Pair, .left = fx_ones(1), .right = fx_ones(1));
+    for (int k = 0; k < 1001; k++)
+        x = fx_tuple(x);
+    fx_error_set_hook(count_errors, &errors);
+    fx_visit(x, check_deep_path, &(deep_paths){.as_expected = true});
+    fx_error_set_hook(NULL, NULL);
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_int_equal(errors, 1);
+    /* The length of a path without space for it, and a map of an object without children. */
+    assert_int_equal(fx_spot_path(&(fx_spot){.objects = &x}, NULL, NULL, 0), 0);
+    void *without = fx_chain(fx_dropout(0.5), FX_RELU);
+    assert_ptr_equal(fx_fmap(fx_neg, without), without);
+}
+
 /* Paths are right at any depth, and after the walk has left deeper objects. */
 static void visits_deep_objects(void **state)
 {
@@ -775,6 +801,7 @@ int main(void)
         cmocka_unit_test(errors_flow_through_maps),
         cmocka_unit_test(visits_in_order),
         cmocka_unit_test(visits_deep_objects),
+        cmocka_unit_test(too_deep_is_one_error),
         cmocka_unit_test(lists_of_names_are_cut),
         cmocka_unit_test(null_models),
         cmocka_unit_test(trainable_arrays),

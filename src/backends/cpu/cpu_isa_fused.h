@@ -281,22 +281,23 @@ static const fxi_fused_loops tile_fused = {.deviations = fused_deviations,
         (void)attr;                                                                                \
         float *d = dv;                                                                             \
         const float *p = s[0], *q = s[1], *r = VC < 0 ? p : s[2];                                  \
+        const float one_a = *p, one_b = *q, one_c = *r;                                            \
         const int odd = (int)(-(uintptr_t)d % FXI_VECTOR_BYTES / sizeof *d);                       \
         int i = 0;                                                                                 \
         for (; i < odd && i < n; i++) {                                                            \
-            const float a = p[i * VA], b = q[i * VB], c = r[i * (VC > 0)];                         \
+            const float a = VA ? p[i] : one_a, b = VB ? q[i] : one_b, c = VC > 0 ? r[i] : one_c;   \
             (void)c;                                                                               \
             d[i] = EXPR;                                                                           \
         }                                                                                          \
         for (; i + FUSED_LANES <= n; i += FUSED_LANES) {                                           \
-            const vf a = VA ? fused_load(p + i) : vf_splat(*p),                                    \
-                     b = VB ? fused_load(q + i) : vf_splat(*q),                                    \
-                     c = VC > 0 ? fused_load(r + i) : vf_splat(*r);                                \
+            const vf a = VA ? fused_load(p + i) : vf_splat(one_a),                                 \
+                     b = VB ? fused_load(q + i) : vf_splat(one_b),                                 \
+                     c = VC > 0 ? fused_load(r + i) : vf_splat(one_c);                             \
             (void)c;                                                                               \
             fused_store(d + i, EXPR, true);                                                        \
         }                                                                                          \
         for (; i < n; i++) {                                                                       \
-            const float a = p[i * VA], b = q[i * VB], c = r[i * (VC > 0)];                         \
+            const float a = VA ? p[i] : one_a, b = VB ? q[i] : one_b, c = VC > 0 ? r[i] : one_c;   \
             (void)c;                                                                               \
             d[i] = EXPR;                                                                           \
         }                                                                                          \
