@@ -116,8 +116,8 @@ static int64_t bytes_of(const fx_array *x)
 }
 
 /* Moves the arrays that fill whole cache lines to the front. Their gradients can then be computed
- * inside the bucket, which saves copying them (plan/inside.c); after a bias of 10 numbers no array
- * could. False if the allocation fails. */
+ * inside the bucket, which saves copying them (plan/inside.c). After a bias of 10 numbers this is
+ * not possible. False if the allocation fails. */
 static bool put_whole_lines_first(bucket *b)
 {
     const int64_t width = (int64_t)fx_dtype_size(sum_type(b));

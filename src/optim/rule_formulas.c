@@ -214,8 +214,8 @@ fx_array *fxi_apply_lion(fxi_application *s)
 /* ---- rates from squared gradients ------------------------------------------------------------ */
 
 /* q ← ρq + (1−ρ)dx²; dx′ = η·dx/(√q + ε). Centred: l ← ρl + (1−ρ)dx, and q − l² is the variance
- * instead of the second moment (Graves, 2013). For equal gradients, rounding can make it negative;
- * its root is then NaN (Julia throws). */
+ * instead of the second moment (Graves, 2013). For equal gradients, rounding can make it negative,
+ * so it is raised to 0 (Julia throws). */
 fx_array *fxi_apply_rmsprop(fxi_application *s)
 {
     const fx_rule *r = s->rule;

@@ -32,8 +32,8 @@ typedef struct fxi_tree_record {
     fxi_identity_map seen; /* only while it is noted */
 } fxi_tree_record;
 
-/* Fills in an empty record. False: it has views of arrays, error objects or more levels than a
- * model may have, or the allocation failed; the record must be freed then, too. */
+/* Fills in an empty record. False: the object contains views of arrays or error objects, or is
+ * nested more than 64 levels deep, or the allocation failed; the record must be freed then, too. */
 bool fxi_tree_note(fxi_tree_record *r, void *root);
 /* Would walks over the noted object find the same? */
 bool fxi_tree_same(const fxi_tree_record *r);

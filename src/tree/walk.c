@@ -131,7 +131,7 @@ static fx_walk map_meet(const fx_spot *at, void *user)
     return m->failed ? FX_WALK_STOP : FX_WALK_PASS;
 }
 
-/* Values of children; those from `next` to `end` are not read yet. */
+/* Values of children; the `left` values from `next` on are not read yet. */
 typedef struct values {
     void **next;
     int64_t left, kept;
