@@ -42,8 +42,9 @@ static int64_t lowest(const fx_dist *d, bool is_one)
 static const char *query(const fx_dist *d, const char *backend)
 {
     const fxi_transport *t = d->transport;
-    return t->query_devices && t->run_on_devices ? t->query_devices(backend)
-                                                 : "the transport moves host memory only";
+    return t->query_devices && t->run_on_devices && t->give_up
+               ? t->query_devices(backend)
+               : "the transport moves host memory only";
 }
 
 /* Decides from three maxima over the members: whether one of them has the preference, the lowest
@@ -104,6 +105,16 @@ static size_t bytes_of(const fxi_dist_move *m)
     return (size_t)m->n * fx_dtype_size((fx_dtype)m->what->dtype);
 }
 
+/* The other members may still wait in this operation. */
+static fx_status failed(fx_dist *d, fx_status status)
+{
+    if (status != FX_OK) {
+        d->broken = true;
+        d->transport->give_up(&d->group);
+    }
+    return status;
+}
+
 /* For all steps after a probe that failed, on all members. */
 static fx_status move_copies(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
@@ -116,17 +127,14 @@ static fx_status move_copies(fx_dist *d, const fxi_dist_move *m, char *why, size
     fx_status status = copies ? fxi_dist_ready_on_host(d, &host, why, size) : FX_STATUS_MEMORY;
     if (status == FX_OK)
         status = m->queue->read(m->queue, copies, m->in, bytes);
-    /* The other members wait in this operation. */
-    d->broken = d->broken || status != FX_OK;
     if (status == FX_OK)
         status = fxi_dist_move_on_host(d, &host, why, size);
     if (status == FX_OK)
         status = m->queue->write(m->queue, m->out, copies + bytes, bytes);
-    d->broken = d->broken || status != FX_OK; /* the others have their results and continue */
     if (status != FX_OK && !*why)
         snprintf(why, size, "its array could not be copied to host memory and back");
     fxi_free(copies);
-    return status;
+    return failed(d, status);
 }
 
 /* ---- the probe ------------------------------------------------------------------------------- */
@@ -311,15 +319,15 @@ static void *run_blocking(void *call)
     return NULL;
 }
 
-/* Returns false at the time limit. */
-static bool wait_for_end(const blocking *b, double limit)
+/* Returns false at the time limit: when the clock shows `end`. */
+static bool wait_for_end(const blocking *b, double end)
 {
     const double begin = fxi_clock();
     for (;;) {
         if (__atomic_load_n(&b->ended, __ATOMIC_ACQUIRE))
             return true;
-        const double waited = fxi_clock() - begin;
-        if (waited > limit)
+        const double now = fxi_clock(), waited = now - begin;
+        if (now > end)
             return false;
         if (waited < 0.0002)
             fxi_thread_yield();
@@ -328,20 +336,23 @@ static bool wait_for_end(const blocking *b, double limit)
     }
 }
 
-/* Runs a call within the time limit, unless MPI accepts calls of one thread only, or there is no
- * memory for a thread. After the limit, the thread keeps `b` until the process ends. */
+/* Runs a call until the clock shows `end`, or without a time limit if MPI accepts calls of one
+ * thread only. After the limit, the thread keeps `b` until the process ends. */
 static fx_status run_call(fx_dist *d, const fxi_dist_move *m, const fxi_transport_call *c,
-                          char *why, size_t size)
+                          double end, char *why, size_t size)
 {
     fxi_thread thread;
-    blocking *b = d->group.any_thread ? fxi_malloc(sizeof *b) : NULL;
+    if (!d->group.any_thread)
+        return d->transport->run_on_devices(&d->group, c, why, size);
+    blocking *b = fxi_malloc(sizeof *b);
     if (b)
         *b = (blocking){.d = d, .queue = *m->queue, .call = *c};
     if (!b || fxi_thread_start(&thread, run_blocking, b) != 0) {
         fxi_free(b);
-        return d->transport->run_on_devices(&d->group, c, why, size);
+        snprintf(why, size, "no thread can be started");
+        return FX_STATUS_MEMORY;
     }
-    if (!wait_for_end(b, d->limit)) {
+    if (!wait_for_end(b, end)) {
         fxi_dist_say_unfinished(d->group.library, d->limit, why, size);
         return FX_STATUS_IO;
     }
@@ -353,8 +364,8 @@ static fx_status run_call(fx_dist *d, const fxi_dist_move *m, const fxi_transpor
 }
 
 /* Copies a part of the operand to the group's buffer, and the result from there. */
-static fx_status run_part(fx_dist *d, const fxi_dist_move *m, int64_t at, int64_t n, char *why,
-                          size_t size)
+static fx_status run_part(fx_dist *d, const fxi_dist_move *m, int64_t at, int64_t n, double end,
+                          char *why, size_t size)
 {
     const size_t width = fx_dtype_size((fx_dtype)m->what->dtype), bytes = (size_t)n * width,
                  skip = (size_t)at * width;
@@ -367,7 +378,7 @@ static fx_status run_part(fx_dist *d, const fxi_dist_move *m, int64_t at, int64_
     if (status == FX_OK)
         status = fxi_dist_wait_for_own_work(m, why, size);
     if (status == FX_OK)
-        status = run_call(d, m, &c, why, size);
+        status = run_call(d, m, &c, end, why, size);
     if (status == FX_OK)
         status = m->queue->copy(m->queue, (char *)m->out + skip, s->out, bytes);
     return status;
@@ -376,9 +387,10 @@ static fx_status run_part(fx_dist *d, const fxi_dist_move *m, int64_t at, int64_
 static fx_status run_parts(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     const int64_t part = PART_BYTES / (int64_t)fx_dtype_size((fx_dtype)m->what->dtype);
+    const double end = fxi_clock() + d->limit; /* of all parts together */
     fx_status status = FX_OK;
     for (int64_t at = 0; at < m->n && status == FX_OK; at += part)
-        status = run_part(d, m, at, m->n - at < part ? m->n - at : part, why, size);
+        status = run_part(d, m, at, m->n - at < part ? m->n - at : part, end, why, size);
     return status;
 }
 
@@ -401,8 +413,7 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
     bool right = true;
     if (d->wrong[k])
         return move_copies(d, m, why, size);
-    fx_status status = run_parts(d, m, why, size);
-    d->broken = d->broken || status != FX_OK; /* other members may still wait in this operation */
+    fx_status status = failed(d, run_parts(d, m, why, size));
     if (status == FX_OK && !d->probed[k][kind])
         status = probe(d, m, &right, why, size);
     d->probed[k][kind] = true;

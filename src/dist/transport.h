@@ -89,9 +89,13 @@ typedef struct fxi_transport {
     const char *(*query_devices)(const char *backend);
     /* As `run`, for ALL_REDUCE and BROADCAST with `in` and `out` in device memory, but without a
      * time limit. All members have come to the operation. If `any_thread`, another thread than that
-     * of `run` may call it. After the time limit the library calls no function of the transport. */
+     * of `run` may call it. After the time limit the library calls only `give_up` and `shares`. */
     fx_status (*run_on_devices)(const fxi_transport_group *group, const fxi_transport_call *call,
                                 char *why, size_t size);
+    /* Tells the transport that an operation on memory of devices failed on this member, at the time
+     * limit or outside the transport: the others may still wait in it. A call of run_on_devices
+     * that has not begun yet fails. Never waits. */
+    void (*give_up)(const fxi_transport_group *group);
     /* Times `runs` calls of the library's own function for this operation, or if `link` of its
      * function for messages: `in` to the next rank, `out` from the previous one. No time limit. */
     fx_status (*measure)(const fxi_transport_group *group, const fxi_transport_call *call,

@@ -6,6 +6,11 @@
  *   AWARE_OF=CUDA     the driver: CUDA or AMDGPU
  *   AWARE_WRONG=1     the first element of a reduction is wrong; nan: all its bits are 1, a NaN
  *   AWARE_STOPS=N     rank 1 does not return from its N-th reduction
+ *   AWARE_LATE=S      rank 1 returns S seconds late from its reductions, except the first
+ *   AWARE_ENTERS=S    rank 1 is as late in the function that it calls before such a reduction
+ *
+ * Messages on stderr: "two threads in MPI" if the main thread calls a function of MPI while a
+ * thread is late, and "MPI is finalised".
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,6 +51,62 @@ static void open_driver(void)
     *(void **)&create = find(library, hip ? "hipStreamCreateWithFlags" : "cuStreamCreate");
     if (create(&driver.stream, 1) != 0)
         abort();
+}
+
+static int late_threads; /* atomic */
+
+static void say(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+        abort();
+}
+
+/* Sleeps on rank 1, except in the first call with this variable. */
+static void be_late(const char *variable, int *calls)
+{
+    const char *seconds = getenv(variable);
+    int rank;
+    if (!seconds || (*calls)++ == 0)
+        return;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank != 1)
+        return;
+    __atomic_add_fetch(&late_threads, 1, __ATOMIC_SEQ_CST);
+    sleep((unsigned)atoi(seconds));
+    __atomic_sub_fetch(&late_threads, 1, __ATOMIC_SEQ_CST);
+}
+
+static void look_for_late_threads(void)
+{
+    if (__atomic_load_n(&late_threads, __ATOMIC_SEQ_CST) > 0)
+        say("two threads in MPI\n");
+}
+
+int MPI_Type_size(MPI_Datatype type, int *size)
+{
+    static int calls;
+    if (gettid() != getpid())
+        be_late("AWARE_ENTERS", &calls);
+    return PMPI_Type_size(type, size);
+}
+
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
+{
+    look_for_late_threads();
+    return PMPI_Ibarrier(comm, request);
+}
+
+int MPI_Isend(const void *data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request)
+{
+    look_for_late_threads();
+    return PMPI_Isend(data, n, type, to, tag, comm, request);
+}
+
+int MPI_Finalize(void)
+{
+    say("MPI is finalised\n");
+    return PMPI_Finalize();
 }
 
 static size_t bytes_of(int n, MPI_Datatype type)
@@ -105,6 +166,8 @@ int MPI_Reduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, i
     stop_here(comm);
     void *from = read_copy(in, n, type), *to = read_copy(out, n, type);
     const int code = PMPI_Reduce(from, to, n, type, op, root, comm);
+    static int calls;
+    be_late("AWARE_LATE", &calls);
     const char *wrong = getenv("AWARE_WRONG");
     if (wrong)
         memset(to, strcmp(wrong, "nan") == 0 ? 0xff : 1, bytes_of(1, type));

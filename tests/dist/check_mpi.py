@@ -233,6 +233,27 @@ def check_aware_stops(name, launcher, options, build, folder):
     print(f"{name}: an operation on a GPU's memory that does not end fails")
 
 
+def check_aware_late(name, launcher, options, build, folder):
+    """A rank that has given up an operation of MPI on a GPU's memory does not finalise MPI, whether its call has ended or not.
+
+    Rank 1 is late: in MPI's reduction, which ends before the program; before it calls that; and in the two parts of an operation, which have one
+    time limit. MPI_Isend counts too: while the thread is in MPI, no other one sends notices.
+    """
+    if not os.path.exists(os.path.join(folder, "aware.so")):  # of check_aware
+        return
+    environment = dict(simulated(build), CFLUX_PROJECT=folder, AWARE_OF="CUDA", LD_PRELOAD=os.path.join(folder, "aware.so"))
+    runs = [(what, started(launcher, options, build, "gpu_aware_late", (), 2, dict(environment, LATE_LENGTH=length, **late)))
+            for what, length, late in (("ends late", "2", {"AWARE_LATE": "4"}), ("begins late", "2", {"AWARE_ENTERS": "8"}),
+                                       ("has late parts", "1100001", {"AWARE_LATE": "2"}))]
+    outs = [(what, run.communicate(timeout=60)[0]) for what, run in runs]
+    for what, out in outs:
+        if not re.search(r"(?m)^1 late: .* did not complete it within 3 s: ", out) or "1 sum: 3 2" not in out:
+            sys.exit(f"{name}, an operation on a GPU's memory that {what}: rank 1 does not give up\n{out}")
+        if "MPI is finalised" in out or "two threads in MPI" in out:
+            sys.exit(f"{name}, an operation on a GPU's memory that {what}: rank 1 calls MPI at its end\n{out}")
+    print(f"{name}: an operation on a GPU's memory that is late fails, and its process ends without MPI_Finalize")
+
+
 def check_joined_once(name, launcher, options, build, folder):
     """After a failure to agree, fx_dist_init returns the same error again, and does not join a second time."""
     compiler, stub = shutil.which(f"mpicc.{name}"), os.path.join(folder, "joins.so")
@@ -353,6 +374,7 @@ def main():
             check_shared_memory(name, launcher, options, build, folder)
             check_aware(name, launcher, options, build, folder)
             check_aware_stops(name, launcher, options, build, folder)
+            check_aware_late(name, launcher, options, build, folder)
             check_own_mpi(name, launcher, options, build, folder)
             check_joined_once(name, launcher, options, build, folder)
             if shutil.which(f"mpirun.{other}"):

@@ -568,6 +568,17 @@ static void gpu_aware_stops(fx_dist *d)
     sleep(1); /* the launcher ends the other rank when one has ended */
 }
 
+/* Rank 1 gives up an operation in MPI, which may end later. */
+static void gpu_aware_late(fx_dist *d)
+{
+    fx_use("CUDA");
+    fx_device *gpu = fx_device_get("CUDA", fx_dist_local_rank(d));
+    fx_array *late = fx_to(gpu, fx_full(rank + 1, atoi(getenv("LATE_LENGTH"))));
+    say_values("sum", fx_dist_allreduce(d, fx_to(gpu, fx_vector(rank + 1, 1)), FX_REDUCE_SUM));
+    say_values("late", fx_sum(fx_dist_allreduce(d, late, FX_REDUCE_SUM)));
+    sleep(rank == 0 ? 3 : 2); /* rank 1 ends first */
+}
+
 /* The library that FX_DIST_BACKEND names has been joined by main. */
 static void auto_sums(fx_dist *d)
 {
@@ -641,6 +652,7 @@ static const struct {
              {"gpu_plugins", gpu_plugins},
              {"gpu_aware", gpu_aware},
              {"gpu_aware_stops", gpu_aware_stops},
+             {"gpu_aware_late", gpu_aware_late},
              {"auto_sums", auto_sums},
              {"gpu_wire", gpu_wire}};
 

@@ -35,9 +35,9 @@ static struct {
     bool several; /* the ranks are on several machines */
     int level;    /* thread level of MPI */
     bool ours;    /* the plugin initialised MPI, not the program */
-    bool broken;  /* an operation failed; MPI_Finalize would wait for the other ranks, so it is not
-                     called */
-    bool blocked; /* atomic: a thread is in an operation on memory of devices */
+    bool broken;  /* atomic: an operation failed; MPI_Finalize would wait for the other ranks, so it
+                     is not called */
+    bool blocked; /* atomic: a thread may be in MPI, in an operation on memory of devices */
     const fxi_transport_host *host;
     long process;  /* process that joined; a forked child must not call MPI_Finalize */
     int64_t *sent; /* by rank: the number in the notice to it */
@@ -48,6 +48,16 @@ static struct {
     char *work;                                  /* WORK bytes: the operands of this rank's share,
                                                     from all ranks */
 } mpi;
+
+static void set_broken(void)
+{
+    __atomic_store_n(&mpi.broken, true, __ATOMIC_SEQ_CST);
+}
+
+static bool is_broken(void)
+{
+    return __atomic_load_n(&mpi.broken, __ATOMIC_SEQ_CST);
+}
 
 static const char *fail(char *why, size_t size, const char *what, int code)
 {
@@ -450,7 +460,8 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
                                  ? fxi_window_reduce(&mpi.window, c, why, size)
                              : has_shares(c, width) ? reduce_shares(c, width, why, size)
                                                     : run_parts(c, width, why, size);
-    mpi.broken = mpi.broken || status != FX_OK;
+    if (status != FX_OK)
+        set_broken();
     return status;
 }
 
@@ -502,25 +513,43 @@ static int on_devices(const fxi_transport_call *c, const void *in, void *out, in
     return code == MPI_SUCCESS ? MPI_Bcast(out, n, type, 0, mpi.comm) : code;
 }
 
-static fx_status run_on_devices(const fxi_transport_group *group, const fxi_transport_call *c,
-                                char *why, size_t size)
+static fx_status run_parts_on_devices(const fxi_transport_call *c, char *why, size_t size)
 {
     int width = 1, code = MPI_SUCCESS;
-    (void)group;
     if (!may_call(why, size))
         return FX_STATUS_STATE;
     MPI_Type_size(type_of(c->dtype), &width);
-    __atomic_store_n(&mpi.blocked, true, __ATOMIC_RELEASE);
     for (int64_t at = 0; at < c->count && code == MPI_SUCCESS; at += CHUNK) {
         const int64_t n = c->count - at < CHUNK ? c->count - at : CHUNK, skip = at * width;
         code = on_devices(c, (const char *)c->in + skip, (char *)c->out + skip, (int)n);
     }
-    __atomic_store_n(&mpi.blocked, false, __ATOMIC_RELEASE);
     if (code == MPI_SUCCESS)
         return FX_OK;
-    mpi.broken = true;
+    set_broken();
     fail(why, size, "MPI", code);
     return FX_STATUS_IO;
+}
+
+/* May run in another thread than `leave`. One of them sees what the other has written first: either
+ * `leave` sees `blocked`, or this function sees that the caller gave up, and does not enter MPI. */
+static fx_status run_on_devices(const fxi_transport_group *group, const fxi_transport_call *c,
+                                char *why, size_t size)
+{
+    fx_status status = FX_STATUS_IO;
+    (void)group;
+    __atomic_store_n(&mpi.blocked, true, __ATOMIC_SEQ_CST);
+    if (is_broken())
+        snprintf(why, size, "an earlier operation failed");
+    else
+        status = run_parts_on_devices(c, why, size);
+    __atomic_store_n(&mpi.blocked, false, __ATOMIC_RELEASE);
+    return status;
+}
+
+static void give_up(const fxi_transport_group *group)
+{
+    (void)group;
+    set_broken();
 }
 
 /* ---- times of the library itself ------------------------------------------------------------- */
@@ -543,7 +572,7 @@ static fx_status measure(const fxi_transport_group *group, const fxi_transport_c
     *out_seconds = (MPI_Wtime() - begin) / (double)runs;
     if (code == MPI_SUCCESS)
         return FX_OK;
-    mpi.broken = true;
+    set_broken();
     fail(why, size, "MPI", code);
     return FX_STATUS_IO;
 }
@@ -578,11 +607,11 @@ static bool all_leave(void)
 static void leave(void)
 {
     int finalized = 1;
-    if (__atomic_load_n(&mpi.blocked, __ATOMIC_ACQUIRE))
+    if (__atomic_load_n(&mpi.blocked, __ATOMIC_SEQ_CST))
         return;
     if (mpi.host->process() != mpi.process || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized)
         return;
-    if (mpi.broken) {
+    if (is_broken()) {
         tell_all(ends);
     } else if (all_leave()) {
         fxi_window_close(&mpi.window);
@@ -713,4 +742,5 @@ FX_PLUGIN_EXPORT(fxi_transport) = {.head = FXI_TRANSPORT_HEAD(CFLUX_MPI_NAME, "M
                                    .shares = shares,
                                    .query_devices = query_devices,
                                    .run_on_devices = run_on_devices,
+                                   .give_up = give_up,
                                    .measure = measure};
