@@ -25,12 +25,25 @@ static fx_dist the_group;
  * NCCL). */
 static bool ready[FX_DIST_AUTO + 1];
 /* A failure after this process has joined. Another attempt would join a second time, and wait
- * without a limit for members that do not try again. FX_OK: none. */
-static fx_status failed;
-static char failed_why[FXI_DIST_WHY + 200];
-/* The plugin that has joined a group without the launcher's other processes: a call for another
- * plugin may succeed. NULL: no call can. */
-static const char *failed_plugin;
+ * without a limit for members that do not try again. */
+typedef struct failure {
+    fx_status status; /* FX_OK: none */
+    char why[FXI_DIST_WHY + 200];
+} failure;
+static failure failed; /* of all later calls */
+/* By plugin, [1]: "mpich". The plugin has joined a group without the launcher's other processes: a
+ * call for the other plugin may succeed. */
+static failure failed_plugin[2];
+
+static failure *failure_of(const char *plugin)
+{
+    return &failed_plugin[strcmp(plugin, "mpich") == 0];
+}
+
+static fx_status fail(const failure *f)
+{
+    return fx_fail(f->status, "dist_init", "%s", f->why);
+}
 
 /* ---- the plugin ------------------------------------------------------------------------------ */
 
@@ -109,11 +122,10 @@ static fx_status agree(fx_dist *d)
         status = fxi_dist_choose(d, &named, why, sizeof why);
     if (status == FX_OK)
         return FX_OK;
-    failed = status;
-    failed_plugin = NULL;
-    snprintf(failed_why, sizeof failed_why, "%s, rank %d of %d: %s", d->group.library,
+    failed.status = status;
+    snprintf(failed.why, sizeof failed.why, "%s, rank %d of %d: %s", d->group.library,
              (int)d->group.rank, (int)d->group.size, why);
-    return fx_fail(failed, "dist_init", "%s", failed_why);
+    return fail(&failed);
 }
 
 /* The error if the launcher's processes are not in one group, because srun has connected none, or
@@ -122,21 +134,19 @@ static fx_status agree(fx_dist *d)
 static fx_status not_one_group(const joined_group *j, const fxi_launcher *l, int n,
                                const char *plugin)
 {
+    failure none, *f = plugin ? failure_of(plugin) : &none;
+    f->status = FX_STATUS_UNSUPPORTED;
     if (!l->plugin)
-        snprintf(failed_why, sizeof failed_why,
+        snprintf(f->why, sizeof f->why,
                  "srun started %d processes without an MPI interface: use srun --mpi=pmix for Open "
                  "MPI, or srun --mpi=pmi2 for MPICH",
                  n);
     else
-        snprintf(failed_why, sizeof failed_why,
+        snprintf(f->why, sizeof f->why,
                  "%s's launcher started %d processes, but %s sees %d: use the launcher of the same "
                  "MPI, or .library = \"%s\"",
                  l->name, n, j->group.library, (int)j->group.size, l->plugin);
-    if (plugin) {
-        failed = FX_STATUS_UNSUPPORTED;
-        failed_plugin = strcmp(plugin, "mpich") == 0 ? "mpich" : "openmpi";
-    }
-    return fx_fail(FX_STATUS_UNSUPPORTED, "dist_init", "%s", failed_why);
+    return fail(f);
 }
 
 static fx_status join(const fx_dist_init_args *a)
@@ -146,8 +156,9 @@ static fx_status join(const fx_dist_init_args *a)
     joined_group j = {.communicator = a->communicator,
                       .group = {.size = 1, .local_size = 1, .library = "no MPI"}};
     const char *name = a->library ? a->library : l ? l->plugin : NULL;
-    if (failed != FX_OK && (!failed_plugin || (name && strcmp(name, failed_plugin) == 0)))
-        return fx_fail(failed, "dist_init", "%s", failed_why);
+    const failure *earlier = failed.status == FX_OK && name ? failure_of(name) : &failed;
+    if (earlier->status != FX_OK)
+        return fail(earlier);
     if (a->communicator && !name)
         return fx_fail(FX_STATUS_ARGUMENT, "dist_init",
                        ".communicator needs .library, which is \"openmpi\" or \"mpich\"");

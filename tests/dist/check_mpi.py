@@ -255,7 +255,7 @@ def check_aware_late(name, launcher, options, build, folder):
 
 
 def check_joined_once(name, launcher, options, build, folder):
-    """After a failure to agree, fx_dist_init returns the same error again, and does not join a second time."""
+    """After a failure to join or to agree, fx_dist_init returns the same error again, and does not join a second time."""
     compiler, stub = shutil.which(f"mpicc.{name}"), os.path.join(folder, "joins.so")
     if not compiler:
         print(f"{name}: no mpicc.{name}: a second fx_dist_init is not tested")
@@ -263,6 +263,13 @@ def check_joined_once(name, launcher, options, build, folder):
     with open(os.path.join(folder, "joins.c"), "w", encoding="utf-8") as f:
         f.write("""#include <mpi.h>
 #include <unistd.h>
+#ifdef NO_OPERATIONS
+int MPI_Op_create(MPI_User_function *f, int commutes, MPI_Op *out)
+{
+    (void)f, (void)commutes, (void)out;
+    return MPI_ERR_OTHER;
+}
+#endif
 int MPI_Iallgather(const void *in, int n, MPI_Datatype a, void *out, int m, MPI_Datatype b, MPI_Comm c, MPI_Request *r)
 {
     (void)in, (void)n, (void)a, (void)out, (void)m, (void)b, (void)c, (void)r;
@@ -273,12 +280,13 @@ int MPI_Comm_dup(MPI_Comm from, MPI_Comm *to)
     return write(2, "joins\\n", 6) == 6 ? PMPI_Comm_dup(from, to) : MPI_ERR_OTHER;
 }
 """)
-    subprocess.run([compiler, "-shared", "-fPIC", os.path.join(folder, "joins.c"), "-o", stub], check=True)
-    run = started(launcher, options, build, "none", ("env", f"LD_PRELOAD={stub}"))
-    out = run.communicate(timeout=60)[0]
-    first, again = (sorted(re.findall(rf"(?m)^0 {word}: (dist_init: .*)$", out)) for word in ("init", "again"))
-    if len(first) != 2 or again != first or out.count("joins\n") != 4:
-        sys.exit(f"{name}: fx_dist_init is called again after a failure: {out}")
+    for define in ("AGREES_NOT", "NO_OPERATIONS"):
+        subprocess.run([compiler, "-shared", "-fPIC", f"-D{define}", os.path.join(folder, "joins.c"), "-o", stub], check=True)
+        run = started(launcher, options, build, "none", ("env", f"LD_PRELOAD={stub}"))
+        out = run.communicate(timeout=60)[0]
+        first, again = (sorted(re.findall(rf"(?m)^0 {word}: (dist_init: .*)$", out)) for word in ("init", "again"))
+        if len(first) != 2 or again != first or out.count("joins\n") != 4 or ("MPI_Op_create" in first[0]) != (define == "NO_OPERATIONS"):
+            sys.exit(f"{name}, {define}: fx_dist_init is called again after a failure: {out}")
     print(f"{name}: a failed fx_dist_init returns the same error again")
 
 
@@ -312,6 +320,13 @@ int MPI_Comm_dup(void *from, void *to)
     joins = 2 * (2 + 2 * later)
     if len(said["init"]) != 2 or said["again"] != said["init"] or not (later if name == "openmpi" else refused) or out.count("joins\n") != joins:
         sys.exit(f"{name}: the plugin of {other} joins again, or that of {name} does not join: {out}")
+    if name == "openmpi":  # neither of the two joins a second time if both have joined alone
+        alone = dict(ENVIRONMENT, FX_PLUGIN_PATH=build, LD_PRELOAD=stub, OMPI_COMM_WORLD_SIZE="2")
+        out = subprocess.run([os.path.join(build, "tests", "mpi_cases"), "none", other], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             timeout=60, env=alone).stdout
+        said = {word: re.findall(rf"(?m)^0 {word}: (.*)$", out) for word in ("init", "again", "then again", "at last")}
+        if not (said["init"] == said["again"] == said["at last"]) or "but MPICH" not in said["init"][0] or "but Open MPI" not in said["then again"][0] or out.count("joins\n") != 4:
+            sys.exit(f"{name}: a plugin joins again after the other one: {out}")
     print(f"{name}: the plugin of {other} joins once{', then that of ' + name if later else ''}")
 
 

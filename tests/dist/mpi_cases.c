@@ -712,6 +712,8 @@ int main(int argc, char **argv)
             say_error("then again");
             fx_dist_barrier(fx_dist_backend(FX_MPI));
             say_error("barrier");
+            fx_dist_init(FX_MPI, .library = library);
+            say_error("at last");
         }
         return 1;
     }

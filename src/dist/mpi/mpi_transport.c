@@ -691,18 +691,8 @@ static void describe(fxi_transport_group *g)
     g->local_size = local_size;
 }
 
-static const char *join(const fxi_transport_host *host, const void *communicator,
-                        fxi_transport_group *out)
+static const char *join_members_of(MPI_Comm from, fxi_transport_group *out)
 {
-    mpi.host = host;
-    const char *why = wrong_library();
-    if (!why)
-        why = initialise();
-    if (why)
-        return why;
-    const MPI_Comm from = communicator ? *(const MPI_Comm *)communicator : MPI_COMM_WORLD;
-    if (from == MPI_COMM_NULL)
-        return "the communicator is MPI_COMM_NULL: this process is not one of its members";
     if (MPI_Comm_dup(from, &mpi.comm) != MPI_SUCCESS ||
         MPI_Comm_dup(from, &mpi.notices) != MPI_SUCCESS)
         return "MPI_Comm_dup failed";
@@ -734,6 +724,26 @@ static const char *join(const fxi_transport_host *host, const void *communicator
     }
     describe(out);
     return NULL;
+}
+
+static const char *join(const fxi_transport_host *host, const void *communicator,
+                        fxi_transport_group *out)
+{
+    /* Another attempt would wait in MPI_Comm_dup for members that have joined. */
+    static const char *failed;
+    if (failed)
+        return failed;
+    mpi.host = host;
+    const char *why = wrong_library();
+    if (!why)
+        why = initialise();
+    if (why)
+        return why;
+    const MPI_Comm from = communicator ? *(const MPI_Comm *)communicator : MPI_COMM_WORLD;
+    if (from == MPI_COMM_NULL)
+        return "the communicator is MPI_COMM_NULL: this process is not one of its members";
+    failed = join_members_of(from, out);
+    return failed;
 }
 
 FX_PLUGIN_EXPORT(fxi_transport) = {.head = FXI_TRANSPORT_HEAD(CFLUX_MPI_NAME, "MPI"),
