@@ -78,9 +78,10 @@ FXI_OPTION_STRUCT(fx_dist_init_args, FXI_DIST_INIT_ARGS);
  * and the MPI library must be built for it: members ask it (MPIX_Query_cuda_support) and compare
  * the first elements of the first results with a computation on the host. If one of these fails,
  * rank 0 warns and arrays are copied as without the preference. After the time limit of such an
- * operation, a thread may still wait in MPI until the process ends. If the program has initialised
- * MPI with a thread level below MPI_THREAD_SERIALIZED, such an operation has no time limit once all
- * members have called it.
+ * operation, a thread may still wait in MPI until the process ends. A program that has initialised
+ * MPI itself must then not call MPI any more, also not MPI_Finalize: it ends by _exit, or its
+ * launcher ends it. If it has initialised MPI with a thread level below MPI_THREAD_SERIALIZED, such
+ * an operation has no time limit once all members have called it.
  *
  * With FX_DIST_AUTO, all members use what FX_DIST_BACKEND of rank 0 names. Pass FX_DIST_AUTO to
  * fx_dist_backend too: it returns the group, whichever library it uses.
