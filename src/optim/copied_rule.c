@@ -25,7 +25,7 @@ enum { OPERANDS = 2 + FXI_RULE_STATES, NO_NUMBER = -1 };
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* Are the operands arrays of one shape and device (NULL: of none) that are not empty? */
+/* Are all operands non-empty arrays with axes, of one shape, and on one device or all on none? */
 static bool uniform(const fxi_context *c, const fxi_item *it)
 {
     const fxi_node *x = fxi_array_ok(it->x) ? it->x->node : NULL;

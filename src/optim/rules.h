@@ -128,9 +128,9 @@ fx_rule *fxi_rule_undivided(const fx_rule *r);
 fx_array *fxi_own_part(const fx_rule *r, fx_array *x);
 /* The communicator over whose members the rule averages gradients; NULL: the rule averages none. */
 const fx_communicator *fxi_rule_among(const fx_rule *r);
-/* The AccumGrad inside of the rule that gets the gradient before all other rules. NULL: there is
- * none, or a rule checks the gradient first. Its array is the first one of the state, after the
- * copy of a MixedPrecision, and its count is the first number. */
+/* The AccumGrad, r or a rule inside of it, that gets the gradient before all other rules. NULL:
+ * there is none, or a rule checks the gradient first. Its array is the first one of the state,
+ * after the copy of a MixedPrecision, and its count is the first number. */
 const fx_rule *fxi_rule_accumulates(const fx_rule *r);
 /* Replaces n arrays of floats by their means over all members, in buckets (average.c). */
 fx_status fxi_average_arrays(const fx_communicator *among, int64_t n, fx_array **io_arrays);

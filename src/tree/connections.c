@@ -1,9 +1,9 @@
 /* connections.c: functions of several arrays, which combine the results of layers, and reductions.
  *
  * The connections are Julia's +, -, *, .*, vcat, hcat, cat and tuple. Like Julia's, the sum needs
- * arrays of one shape: a sum that broadcasts by accident would hide a wrong size. A function of two
- * arrays combines three or more from the left: f(f(a, b), c). With one array the result is also the
- * same as Julia's.
+ * arrays of one shape: a sum that broadcasts by accident would hide a wrong size. Sums and
+ * products combine three or more arrays from the left: f(f(a, b), c). A difference takes at most
+ * two. With one array the result is also the same as Julia's.
  */
 #include "functions.h"
 

@@ -7,7 +7,7 @@
 /* A part that is printed: a child, an item of a list, or a plain field. */
 typedef struct fxi_part {
     const fx_field *field;
-    const void *at;   /* value of a number field */
+    const void *at;   /* value of a plain field */
     void *object;     /* value of a child, item or shared object */
     const char *name; /* of an item; NULL if it has none */
     bool is_object;

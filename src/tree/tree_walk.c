@@ -167,7 +167,7 @@ static inline int32_t row_number(row_set *s, void *const *row, bool *out_new)
 typedef struct walking {
     const fx_tree_walker *how;
     fxi_valued_walk *valued; /* NULL: positions have no values */
-    void **values; /* of the children that have been walked, for each object around the position */
+    void **values; /* a stack: of the walked children of each object around the position */
     int32_t nvalues, value_capacity;
     row_set met;
     int64_t taken; /* number of spots that `meet` took */
@@ -219,7 +219,7 @@ static void add_value(walking *w, int32_t row)
     w->values[w->nvalues++] = row_at(&w->met, row)[w->met.width];
 }
 
-/* Item k of a field of an object that has this type. */
+/* Item k of a field that the type of x has. */
 static inline void *item_of(void *x, const fx_field *f, int64_t k)
 {
     if (f->kind == FX_FIELD_CHILD)
