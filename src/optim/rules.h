@@ -101,8 +101,8 @@ double fxi_rule_eta(const fx_rule *r);
 /* After an update with a MixedPrecision that has .growth: the rule with the next factor of the
  * loss. NULL for other rules, the error object if the allocation fails. */
 fx_rule *fxi_rule_rescaled(const fx_rule *r, bool finite);
-/* Appends the rule's own numbers for a checkpoint, and those of the rules inside of it. Returns
- * their count. */
+/* Writes the rule's own numbers for a checkpoint, and those of the rules inside of it, at most
+ * `capacity`. Returns their total count. */
 int64_t fxi_rule_numbers_out(const fx_rule *r, double *out, int64_t capacity);
 /* A rule of the same structure with the numbers of a checkpoint; NULL (not recorded) if they belong
  * to another rule, the error object if they are refused. */

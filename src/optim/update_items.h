@@ -14,7 +14,7 @@ typedef struct fxi_state_leaf {
     fx_list states; /* the arrays of the state */
     double numbers[FXI_RULE_NUMBERS];
     bool frozen;
-    bool named; /* a message has said that this member has no gradient for it */
+    bool named; /* a message has said that the loss does not depend on it */
     int ndims;  /* of the parameter, whose state may be divided */
     int64_t sizes[FX_MAX_DIMS];
     int64_t item; /* index in the update in progress; −1 between updates */

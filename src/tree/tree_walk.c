@@ -167,7 +167,7 @@ static inline int32_t row_number(row_set *s, void *const *row, bool *out_new)
 typedef struct walking {
     const fx_tree_walker *how;
     fxi_valued_walk *valued; /* NULL: positions have no values */
-    void **values; /* a stack: of the walked children of each object around the position */
+    void **values; /* stack: values of the walked children of each object around the position */
     int32_t nvalues, value_capacity;
     row_set met;
     int64_t taken; /* number of spots that `meet` took */
@@ -203,7 +203,7 @@ static __attribute__((noinline)) bool meets_again(walking *w, const fx_spot *at,
     return !w->stopped && w->how->every_path && (w->met.flags[row] & FRUITFUL);
 }
 
-/* Visits a spot, unless that has been done. Returns its row; −1 if the walk has failed. */
+/* Visits a spot, unless that has been done. Returns its row; −1 if out of memory. */
 static int32_t walk_spot(walking *w, const fx_spot *at);
 
 /* Adds the value of a child, for `leave` of its parent. */
