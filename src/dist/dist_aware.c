@@ -19,6 +19,7 @@
 
 #include "clock.h"
 #include "memory.h"
+#include "pool.h"
 #include "preferences.h"
 
 #include <float.h>
@@ -279,6 +280,11 @@ static bool allocate(fx_dist *d, const fx_device_queue *queue)
         return true;
     staging *s = fxi_malloc(sizeof *s);
     char *in = s ? queue->alloc(queue, (size_t)2 * PART_BYTES) : NULL;
+    /* In a run, only the memory of arrays that were freed can be taken back. */
+    if (s && !in) {
+        fxi_pools_reclaim();
+        in = queue->alloc(queue, (size_t)2 * PART_BYTES);
+    }
     if (!in) {
         fxi_free(s);
         return false;

@@ -233,6 +233,18 @@ def check_aware_stops(name, launcher, options, build, folder):
     print(f"{name}: an operation on a GPU's memory that does not end fails")
 
 
+def check_aware_full(name, launcher, options, build, folder):
+    """The buffers of an operation of MPI on the memory of GPUs take the place of arrays that were freed."""
+    stub = os.path.join(folder, "aware.so")  # of check_aware
+    if not os.path.exists(stub):
+        return
+    with open(os.path.join(folder, "LocalPreferences.toml"), "w", encoding="utf-8") as f:
+        f.write("[Flux]\nFluxDistributedMPICUDAAware = true\n")
+    environment = dict(simulated(build), CFLUX_PROJECT=folder, AWARE_OF="CUDA", LD_PRELOAD=stub, SIM_MEMORY="64")
+    check(f"{name}, GPUs without free memory", started(launcher, options, build, "gpu_aware_full", (), 2, environment),
+          [f"{rank} {line}" for rank in (0, 1) for line in ("full: ok", "sum: 3 2")], True)
+
+
 def check_aware_late(name, launcher, options, build, folder):
     """A rank that has given up an operation of MPI on a GPU's memory does not finalise MPI, whether its call has ended or not.
 
@@ -390,6 +402,7 @@ def main():
             check_aware(name, launcher, options, build, folder)
             check_aware_stops(name, launcher, options, build, folder)
             check_aware_late(name, launcher, options, build, folder)
+            check_aware_full(name, launcher, options, build, folder)
             check_own_mpi(name, launcher, options, build, folder)
             check_joined_once(name, launcher, options, build, folder)
             if shutil.which(f"mpirun.{other}"):

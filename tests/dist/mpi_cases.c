@@ -568,6 +568,21 @@ static void gpu_aware_stops(fx_dist *d)
     sleep(1); /* the launcher ends the other rank when one has ended */
 }
 
+/* The memory of a GPU of 64 MiB is almost full, but most of it belongs to an array that is freed.
+ */
+static void gpu_aware_full(fx_dist *d)
+{
+    fx_use("CUDA");
+    fx_device *gpu = fx_device_get("CUDA", fx_dist_local_rank(d));
+    fx_array *x = fx_to(gpu, fx_vector(rank + 1, 1));
+    {
+        FX_SCOPE;
+        fx_eval(fx_to(gpu, fx_zeros(60 << 18)));
+        say_error("full");
+    }
+    say_values("sum", fx_dist_allreduce(d, x, FX_REDUCE_SUM));
+}
+
 /* Rank 1 gives up an operation in MPI, which may end later. */
 static void gpu_aware_late(fx_dist *d)
 {
@@ -653,6 +668,7 @@ static const struct {
              {"gpu_aware", gpu_aware},
              {"gpu_aware_stops", gpu_aware_stops},
              {"gpu_aware_late", gpu_aware_late},
+             {"gpu_aware_full", gpu_aware_full},
              {"auto_sums", auto_sums},
              {"gpu_wire", gpu_wire}};
 

@@ -28,8 +28,7 @@ static option_row options[] = {
      "Start all processes again, at most K times, after one has failed (default: 0)", 0, 1e6},
     {"grace", 0, OPTION_NUMBER, &grace, "SECONDS",
      "End the launcher if it still runs this long after a process has failed, on this machine or "
-     "on "
-     "one that shares its folder for temporary files (default: 30)",
+     "on one that shares its folder for temporary files (default: 30)",
      0.001, 1e6},
     {"launcher", 0, OPTION_TEXT, &with, "PROGRAM",
      "srun, or an mpirun (default: srun in a Slurm job, else the mpirun of the MPI "
