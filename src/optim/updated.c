@@ -18,8 +18,8 @@ typedef struct renewal {
     bool failed;
 } renewal;
 
-/* An array that does not change gets another handle too, because both trees may be updated later.
- * x·1 keeps −0.0, which x + 0 would not. */
+/* A float array that does not change gets another handle too, because both trees may be updated
+ * later. x·1 keeps −0.0, which x + 0 would not. */
 static fx_array *another_handle(fx_array *x)
 {
     const fx_dtype type = fx_eltype(x);
