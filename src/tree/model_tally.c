@@ -58,7 +58,7 @@ static void count_array(fx_array *x, fx_array *of, bool trainable, void *user)
         t->device = NULL;
     if (trainable && t->scan && fx_is_evaluated(x) && !x->node->data->buffer->freed)
         scan_values(x, t);
-    else
+    else if (trainable)
         t->nonzero = true;
 }
 

@@ -453,6 +453,11 @@ static void states_of_parameters(void **state)
           "Dense(2 => 3)       # 9 parameters  (some Inf)");
     contains(fx_chain(d, fx_dense(3, 1)),
              "  Dense(2 => 3),                        # 9 parameters  (all zero)\n");
+    /* Flux looks at trainable arrays only: the variances may be 1. */
+    fx_batchnorm_layer *n = fx_batchnorm(3);
+    fx_set(&n->gamma, fx_zeros(3));
+    fx_eval(n);
+    shows(n, "BatchNorm(3)        # 6 parameters, plus 6 non-trainable  (all zero)");
 }
 
 /* A tied array counts once. */
