@@ -10,9 +10,11 @@ Usage: buckets.py BUILD [--rounds N] [--seconds S] [--mpi openmpi|mpich] [part o
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import peer_gloo  # noqa: E402
 
 NETWORKS = ("xor-2-3-bn-2-b64", "mlp-784-256-10-b64", "lenet-b64", "lstm-64-128-seq50-b32", "gru-64-128-seq50-b32", "block-256-h4-seq128-b8")
 WAYS = {"buckets": (2, ("--processes",)), "arrays": (2, ("--processes", "--each-array")), "joined": (1, ("--processes",)), "alone": (0, ())}
@@ -20,10 +22,9 @@ WAYS = {"buckets": (2, ("--processes",)), "arrays": (2, ("--processes", "--each-
 
 def least(args, name, way):
     processes, options = WAYS[way]
-    mpirun = [shutil.which(f"mpirun.{args.mpi}") or "mpirun", *(["--oversubscribe"] if args.mpi == "openmpi" else []), "-n", str(processes)]
+    mpirun = [f"mpirun.{args.mpi}", "-n", str(processes)]
     command = [*(mpirun if processes else []), os.path.join(args.build, "bench", "bench_runner"), *options, "--seconds", str(args.seconds), f"train/{name}"]
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", FX_PLUGIN_PATH=args.build)
-    out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout
+    out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=peer_gloo.ENVIRONMENT).stdout
     rows = [json.loads(line) for line in out.splitlines()]
     return next(row["min"] for row in rows if row.get("case") == f"train/{name}")
 

@@ -14,6 +14,8 @@ share is low.
 """
 import re
 
+import shapes
+
 CACHED = 32e6  # bytes; parts that move more are compared with copy-25e6
 F4 = 4
 ADAM = 6 * F4  # bytes a parameter
@@ -75,25 +77,10 @@ def conv(axes, size, kernel, c_in, c_out, batch, stride=1, pad=0, dilation=1, gr
     return 2 * weights * positions * batch, F4 * (size ** axes * c_in * batch + weights + out ** axes * c_out * batch)
 
 
-CONVOLUTIONS = {
-    "3x3-64x64-56-b4": conv(2, 56, 3, 64, 64, 4, pad=1),
-    "3x3-64x64-56-b1": conv(2, 56, 3, 64, 64, 1, pad=1),
-    "1x1-256x64-56-b4": conv(2, 56, 1, 256, 64, 4),
-    "1x1-stride-2-128x256-28-b4": conv(2, 28, 1, 128, 256, 4, stride=2),
-    "depthwise-3x3-64-56-b4": conv(2, 56, 3, 64, 64, 4, pad=1, groups=64),
-    "depthwise-5x5-stride-2-64-28-b4": conv(2, 28, 5, 64, 64, 4, stride=2, pad=2, groups=64),
-    "32-groups-3x3-512x512-28-b4": conv(2, 28, 3, 512, 512, 4, pad=1, groups=32),
-    "3x3-stride-2-64x64-56-b4": conv(2, 56, 3, 64, 64, 4, stride=2, pad=1),
-    "3x3-dilation-2-64x64-56-b4": conv(2, 56, 3, 64, 64, 4, pad=2, dilation=2),
-    "transposed-4x4-stride-2-64x64-28-b4": conv(2, 28, 4, 64, 64, 4, stride=2, pad=1, transposed=True),
-    "1d-5-64x64-1024-b16": conv(1, 1024, 5, 64, 64, 16, pad=2),
-    "3d-3x3x3-32x32-16-b4": conv(3, 16, 3, 32, 32, 4, pad=1),
-}
-
-
 def convolution(name):
     """The gradient's case has three convolutions, of twice the bytes: y, and the gradients of x and w."""
-    flops, size = CONVOLUTIONS[name.removesuffix("-gradient")]
+    *sizes, options = shapes.CONVOLUTIONS[name.removesuffix("-gradient")]
+    flops, size = conv(*sizes, **options)
     return [(3 * flops, 2 * size)] if name.endswith("-gradient") else [(flops, size)]
 
 

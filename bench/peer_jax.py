@@ -11,6 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peer  # noqa: E402
+import shapes  # noqa: E402
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if __name__ == "__main__" and "--first-prediction" not in sys.argv:
@@ -303,33 +304,19 @@ def gather_elements(x, i):
     return jnp.take_along_axis(x, i, 1)
 
 
-CONVS = {  # name: axes, size, kernel, channels of x and of y, batch, then the options of bench_convolutions.c
-    "3x3-64x64-56-b4": (2, 56, 3, 64, 64, 4, {"pad": 1}),
-    "3x3-64x64-56-b1": (2, 56, 3, 64, 64, 1, {"pad": 1}),
-    "1x1-256x64-56-b4": (2, 56, 1, 256, 64, 4, {}),
-    "1x1-stride-2-128x256-28-b4": (2, 28, 1, 128, 256, 4, {"stride": 2}),
-    "depthwise-3x3-64-56-b4": (2, 56, 3, 64, 64, 4, {"pad": 1, "groups": 64}),
-    "depthwise-5x5-stride-2-64-28-b4": (2, 28, 5, 64, 64, 4, {"stride": 2, "pad": 2, "groups": 64}),
-    "32-groups-3x3-512x512-28-b4": (2, 28, 3, 512, 512, 4, {"pad": 1, "groups": 32}),
-    "3x3-stride-2-64x64-56-b4": (2, 56, 3, 64, 64, 4, {"stride": 2, "pad": 1}),
-    "3x3-dilation-2-64x64-56-b4": (2, 56, 3, 64, 64, 4, {"pad": 2, "dilation": 2}),
-    "transposed-4x4-stride-2-64x64-28-b4": (2, 28, 4, 64, 64, 4, {"between": 2, "pad": 2}),
-    "1d-5-64x64-1024-b16": (1, 1024, 5, 64, 64, 16, {"pad": 2}),
-    "3d-3x3x3-32x32-16-b4": (3, 16, 3, 32, 32, 4, {"pad": 1}),
-}
-
-
 def convolution(name, with_gradient):
-    """A transposed convolution is a convolution of an array with zeros between the elements (between: 2), padded by
+    """A transposed convolution with strides is a convolution of an array with zeros between the elements, padded by
     the kernel's size − 1 − its own padding."""
-    axes, size, kernel, i, o, batch, options = CONVS[name]
+    axes, size, kernel, i, o, batch, options = shapes.CONVOLUTIONS[name]
     groups, space = options.get("groups", 1), "DHW"[-axes:]
+    stride, between, pad = options.get("stride", 1), 1, options.get("pad", 0)
+    if options.get("transposed"):
+        stride, between, pad = 1, stride, kernel - 1 - pad
     x, w = normal(batch, *[size] * axes, i), normal(*[kernel] * axes, i // groups, o)
 
     def f(x, w):
         return lax.conv_general_dilated(
-            x, w, (options.get("stride", 1),) * axes, [(options.get("pad", 0),) * 2] * axes,
-            lhs_dilation=(options.get("between", 1),) * axes, rhs_dilation=(options.get("dilation", 1),) * axes,
+            x, w, (stride,) * axes, [(pad,) * 2] * axes, lhs_dilation=(between,) * axes, rhs_dilation=(options.get("dilation", 1),) * axes,
             dimension_numbers=(f"N{space}C", f"{space}IO", f"N{space}C"), feature_group_count=groups)
     return gradient(f, (0, 1), x, w) if with_gradient else function(f, x, w)
 
@@ -384,7 +371,7 @@ def cases():
     table["embedding/128x30000-8192-gradient"] = \
         lambda: gradient(lambda w, i: w[i], (0,), normal(30000, 128), integers(30000, 8192))
     table["batched/16x16x16-4096"] = lambda: function(jnp.matmul, normal(4096, 16, 16), normal(4096, 16, 16))
-    for name in CONVS:
+    for name in shapes.CONVOLUTIONS:
         table[f"conv/{name}"] = lambda n=name: convolution(n, False)
         table[f"conv/{name}-gradient"] = lambda n=name: convolution(n, True)
     for text in ("2x64x3", "64x16x1", "1x256x16", "10x64x256", "256x64x784", "64x256x784", "784x256x64-tn",

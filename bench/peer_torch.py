@@ -14,6 +14,7 @@ import warnings
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peer  # noqa: E402
+import shapes  # noqa: E402
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
@@ -320,25 +321,10 @@ def product(m, n, k, transposed):
     return (lambda x, w: x @ w.t()) if transposed else torch.matmul, [x, w]
 
 
-CONVS = {  # name: axes, size, kernel, channels of x and of y, batch, then the options of bench_convolutions.c
-    "3x3-64x64-56-b4": (2, 56, 3, 64, 64, 4, {"padding": 1}),
-    "3x3-64x64-56-b1": (2, 56, 3, 64, 64, 1, {"padding": 1}),
-    "1x1-256x64-56-b4": (2, 56, 1, 256, 64, 4, {}),
-    "1x1-stride-2-128x256-28-b4": (2, 28, 1, 128, 256, 4, {"stride": 2}),
-    "depthwise-3x3-64-56-b4": (2, 56, 3, 64, 64, 4, {"padding": 1, "groups": 64}),
-    "depthwise-5x5-stride-2-64-28-b4": (2, 28, 5, 64, 64, 4, {"stride": 2, "padding": 2, "groups": 64}),
-    "32-groups-3x3-512x512-28-b4": (2, 28, 3, 512, 512, 4, {"padding": 1, "groups": 32}),
-    "3x3-stride-2-64x64-56-b4": (2, 56, 3, 64, 64, 4, {"stride": 2, "padding": 1}),
-    "3x3-dilation-2-64x64-56-b4": (2, 56, 3, 64, 64, 4, {"padding": 2, "dilation": 2}),
-    "transposed-4x4-stride-2-64x64-28-b4": (2, 28, 4, 64, 64, 4, {"stride": 2, "padding": 1}),
-    "1d-5-64x64-1024-b16": (1, 1024, 5, 64, 64, 16, {"padding": 2}),
-    "3d-3x3x3-32x32-16-b4": (3, 16, 3, 32, 32, 4, {"padding": 1}),
-}
-
-
 def convolution(name, with_gradient, layout):
-    axes, size, kernel, i, o, batch, options = CONVS[name]
-    transposed, per_group = name.startswith("transposed"), i // options.get("groups", 1)
+    axes, size, kernel, i, o, batch, options = shapes.CONVOLUTIONS[name]
+    options = {"padding" if key == "pad" else key: value for key, value in options.items()}
+    transposed, per_group = options.pop("transposed", False), i // options.get("groups", 1)
     f = getattr(F, f"conv_transpose{axes}d" if transposed else f"conv{axes}d")
     x = placed(torch.randn(batch, i, *[size] * axes), layout)
     w = placed(torch.randn(*((i, o) if transposed else (o, per_group)), *[kernel] * axes), layout)
@@ -348,7 +334,7 @@ def convolution(name, with_gradient, layout):
 
 def convolutions(name, with_gradient):
     def variants():
-        for layout in ("", "channels-last") if CONVS[name][0] == 2 else ("",):
+        for layout in ("", "channels-last") if shapes.CONVOLUTIONS[name][0] == 2 else ("",):
             for label, prepare in operation(lambda l=layout: convolution(name, with_gradient, l))():
                 yield f"{label} {layout}".strip(), prepare
     return variants
@@ -388,7 +374,7 @@ def cases():
         table[f"attention/256x512-h4-b8{suffix}"] = operation(lambda g=g: attention(g))
         table[f"matrix/gather-elements-4096{suffix}"] = operation(lambda g=g: gather_elements(g))
         table[f"embedding/128x30000-8192{suffix}"] = operation(lambda g=g: embedding(g))
-        for name in CONVS:
+        for name in shapes.CONVOLUTIONS:
             table[f"conv/{name}{suffix}"] = convolutions(name, g)
     table["rows/groupnorm-56x56x64x32-gradient"] = operation(lambda: norm(group_norm, 64, 32, 64, 56, 56))
     table["rows/batchnorm-56x56x64x32-gradient"] = operation(batch_norm)

@@ -170,37 +170,50 @@ ON_GPU = 5 + 1 + 1 + 5
 ONLY_RANK_1 = ("sh", "-c", '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] || export CFLUX_PROJECT=/; exec "$@"', "sh")
 
 
-def check_aware(name, launcher, options, build, folder):
-    """MPI gets addresses of GPUs if preference, query and probe agree: with such an address, a process on simulated GPUs ends."""
-    compiler, yes = shutil.which(f"mpicc.{name}"), os.path.join(folder, "aware.so")
+def stub_of_aware_mpi(name, folder):
+    """A library that takes MPI's functions and can use the memory of simulated GPUs; None without a compiler."""
+    compiler, stub = shutil.which(f"mpicc.{name}"), os.path.join(folder, "aware.so")
     if not compiler:
         print(f"{name}: no mpicc.{name}: GPU memory by MPI is skipped")
-        return
+        return None
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "aware_mpi.c")
-    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", yes, "-ldl"], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", stub, "-ldl"], check=True)
+    return stub
+
+
+def preferring(build, folder, key, stub, backend="CUDA"):
+    """The environment of a program on simulated GPUs whose project has this preference. stub: "" is none."""
+    with open(os.path.join(folder, "LocalPreferences.toml"), "w", encoding="utf-8") as f:
+        f.write(f"[Flux]\n{key}\n")
+    return dict(simulated(build), CFLUX_PROJECT=folder, AWARE_OF=backend, **({"LD_PRELOAD": stub} if stub else {}))
+
+
+CUDA_AWARE = "FluxDistributedMPICUDAAware = true"
+
+
+def check_aware(name, launcher, options, build, folder, yes):
+    """MPI gets addresses of GPUs if preference, query and probe agree: with such an address, a process on simulated GPUs ends."""
     copies = "rrays on GPUs are copied through host memory"
     hip = [f"MPIX_Query_hip_support returns 0. A{copies}"] if name == "mpich" else None  # Open MPI 4 has no query for ROCm
     more = {"wrong": {"AWARE_WRONG": "1"}, "nan": {"AWARE_WRONG": "nan"}, "tiny": {"TINY_FIRST": "1"}}
     for what, preload, key, backend, before, warning in (
             ("no preference", yes, "", "CUDA", (), None),
             ("a false preference", yes, "FluxDistributedMPICUDAAware = false", "CUDA", (), None),
-            ("the preference", yes, "FluxDistributedMPICUDAAware = true", "CUDA", (), []),
+            ("the preference", yes, CUDA_AWARE, "CUDA", (), []),
             ("the preference, for ROCm", yes, "FluxDistributedMPIROCMAware = true", "AMDGPU", (), []),
-            ("a library that cannot", "", "FluxDistributedMPICUDAAware = true", "CUDA", (),
+            ("a library that cannot", "", CUDA_AWARE, "CUDA", (),
              [f" cannot use memory of CUDA on rank 0: MPIX_Query_cuda_support returns 0. A{copies}"]),
             *([("a library for ROCm", "", "FluxDistributedMPIROCMAware = true", "AMDGPU", (), hip)] if hip else []),
-            ("a library that is wrong", "wrong", "FluxDistributedMPICUDAAware = true", "CUDA", (),
+            ("a library that is wrong", "wrong", CUDA_AWARE, "CUDA", (),
              [f" moved memory of CUDA wrongly: a{copies}"]),
-            ("a library that gives NaN", "nan", "FluxDistributedMPICUDAAware = true", "CUDA", (),
+            ("a library that gives NaN", "nan", CUDA_AWARE, "CUDA", (),
              [f" moved memory of CUDA wrongly: a{copies}"]),
-            ("a product that underflows", "tiny", "FluxDistributedMPICUDAAware = true", "CUDA", (), []),
-            ("a preference of one rank", yes, "FluxDistributedMPICUDAAware = true", "CUDA", ONLY_RANK_1,
+            ("a product that underflows", "tiny", CUDA_AWARE, "CUDA", (), []),
+            ("a preference of one rank", yes, CUDA_AWARE, "CUDA", ONLY_RANK_1,
              [f"not on rank 0: a{copies}"])):
-        with open(os.path.join(folder, "LocalPreferences.toml"), "w", encoding="utf-8") as f:
-            f.write(f"[Flux]\n{key}\n")
         file = os.path.join(folder, "aware.json")
-        environment = dict(simulated(build), CFLUX_PROJECT=folder, FX_TIMELINE=file, OF_BACKEND=backend, AWARE_OF=backend,
-                           **({"LD_PRELOAD": yes} if preload else {}), **more.get(preload, {}))
+        environment = dict(preferring(build, folder, key, preload and yes, backend), FX_TIMELINE=file, OF_BACKEND=backend,
+                           **more.get(preload, {}))
         out = started(launcher, options, build, "gpu_aware", before, 2, environment).communicate(timeout=60)[0]
         for line in [r.format(rank) for r in RESULTS for rank in (0, 1)] + ["0 root: 3 2", "1 root: 0 0"]:
             if line not in out:
@@ -215,14 +228,9 @@ def check_aware(name, launcher, options, build, folder):
         print(f"{name}, {what}: {count} operations on the GPU's memory")
 
 
-def check_aware_stops(name, launcher, options, build, folder):
+def check_aware_stops(name, launcher, options, build, folder, stub):
     """An operation of MPI on the memory of GPUs that does not end fails at the time limit, and its process ends."""
-    stub = os.path.join(folder, "aware.so")  # of check_aware
-    if not os.path.exists(stub):
-        return
-    with open(os.path.join(folder, "LocalPreferences.toml"), "w", encoding="utf-8") as f:
-        f.write("[Flux]\nFluxDistributedMPICUDAAware = true\n")
-    environment = dict(simulated(build), CFLUX_PROJECT=folder, AWARE_OF="CUDA", AWARE_STOPS="3", LD_PRELOAD=stub)
+    environment = dict(preferring(build, folder, CUDA_AWARE, stub), AWARE_STOPS="3")
     sentence = r"all ranks called the operation, but (?:Open MPI|MPICH)[^\n]* did not complete it within 3 s: a GPU, a link or a process has stopped"
     out = started(launcher, options, build, "gpu_aware_stops", (), 2, environment).communicate(timeout=60)[0]
     for rank in (0, 1):
@@ -233,27 +241,20 @@ def check_aware_stops(name, launcher, options, build, folder):
     print(f"{name}: an operation on a GPU's memory that does not end fails")
 
 
-def check_aware_full(name, launcher, options, build, folder):
+def check_aware_full(name, launcher, options, build, folder, stub):
     """The buffers of an operation of MPI on the memory of GPUs take the place of arrays that were freed."""
-    stub = os.path.join(folder, "aware.so")  # of check_aware
-    if not os.path.exists(stub):
-        return
-    with open(os.path.join(folder, "LocalPreferences.toml"), "w", encoding="utf-8") as f:
-        f.write("[Flux]\nFluxDistributedMPICUDAAware = true\n")
-    environment = dict(simulated(build), CFLUX_PROJECT=folder, AWARE_OF="CUDA", LD_PRELOAD=stub, SIM_MEMORY="64")
+    environment = dict(preferring(build, folder, CUDA_AWARE, stub), SIM_MEMORY="64")
     check(f"{name}, GPUs without free memory", started(launcher, options, build, "gpu_aware_full", (), 2, environment),
           [f"{rank} {line}" for rank in (0, 1) for line in ("full: ok", "sum: 3 2")], True)
 
 
-def check_aware_late(name, launcher, options, build, folder):
+def check_aware_late(name, launcher, options, build, folder, stub):
     """A rank that has given up an operation of MPI on a GPU's memory does not finalise MPI, whether its call has ended or not.
 
     Rank 1 is late: in MPI's reduction, which ends before the program; before it calls that; and in the two parts of an operation, which have one
     time limit. MPI_Isend counts too: while the thread is in MPI, no other one sends notices.
     """
-    if not os.path.exists(os.path.join(folder, "aware.so")):  # of check_aware
-        return
-    environment = dict(simulated(build), CFLUX_PROJECT=folder, AWARE_OF="CUDA", LD_PRELOAD=os.path.join(folder, "aware.so"))
+    environment = preferring(build, folder, CUDA_AWARE, stub)
     runs = [(what, started(launcher, options, build, "gpu_aware_late", (), 2, dict(environment, LATE_LENGTH=length, **late)))
             for what, length, late in (("ends late", "2", {"AWARE_LATE": "4"}), ("begins late", "2", {"AWARE_ENTERS": "8"}),
                                        ("has late parts", "1100001", {"AWARE_LATE": "2"}))]
@@ -399,10 +400,9 @@ def main():
         check_cases(name, launcher, options, build, other if shutil.which(f"mpirun.{other}") else None)
         with tempfile.TemporaryDirectory() as folder:
             check_shared_memory(name, launcher, options, build, folder)
-            check_aware(name, launcher, options, build, folder)
-            check_aware_stops(name, launcher, options, build, folder)
-            check_aware_late(name, launcher, options, build, folder)
-            check_aware_full(name, launcher, options, build, folder)
+            stub = stub_of_aware_mpi(name, folder)
+            for check_of_stub in (check_aware, check_aware_stops, check_aware_late, check_aware_full) if stub else ():
+                check_of_stub(name, launcher, options, build, folder, stub)
             check_own_mpi(name, launcher, options, build, folder)
             check_joined_once(name, launcher, options, build, folder)
             if shutil.which(f"mpirun.{other}"):

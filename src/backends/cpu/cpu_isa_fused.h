@@ -1,8 +1,9 @@
-/* cpu_isa_fused.h: loops that compute several calls of a row step at once; part of cpu_isa.h.
+/* cpu_isa_fused.h: loops that compute several calls of a row step at once, and loops whose results
+ * bypass the caches, for row steps and for elementwise programs; part of cpu_isa.h.
  *
- * cpu_row_fuse.c finds the calls. Every operation is rounded as if its result were stored, and sums
- * are added in the lanes and in the order of the reducers, so the bits are those of the separate
- * calls. Contraction is off, so the compiler does not join a product and a sum.
+ * cpu_row_fuse.c finds the calls of row steps. Every operation is rounded as if its result were
+ * stored, and sums are added in the lanes and in the order of the reducers, so the bits are those
+ * of the separate calls. Contraction is off, so the compiler does not join a product and a sum.
  *
  * A result that bypasses the caches is stored directly. Its elements before the first aligned
  * address, and those after the last whole cache line, are computed one by one.

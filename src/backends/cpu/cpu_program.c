@@ -24,7 +24,8 @@
  *
  * An output is computed directly in its memory, with three exceptions: 16-bit outputs, outputs that
  * bypass the caches, and outputs over an operand that a later instruction still reads. These are
- * computed in a tile and stored when the tile is done.
+ * computed in a tile and stored when the tile is done. An output that bypasses the caches needs no
+ * tile if the last call computes it and has a loop for that (fxi_simd.streamed).
  */
 #include "cpu_program.h"
 #include "cpu_parallel.h"

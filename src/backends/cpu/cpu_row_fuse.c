@@ -2,10 +2,11 @@
  *
  * A call loads its operands from tiles and stores its result there, for one or two operations. In a
  * layer norm with its gradients, these loads and stores and the calls themselves were half of the
- * instructions. The sequences below are the elements of norms and of their gradients, and the
- * exponentials of softmax and cross-entropy. They are found in the finished list of calls and not
- * in the program, because that list knows which values are numbers and which results are stored.
- * The calls stay in the list: a loop that cannot compute a tile leaves it to them.
+ * instructions. The sequences below are the elements of norms and of their gradients, the
+ * exponentials of softmax and cross-entropy, and any sum or product whose result is then stored
+ * past the caches. They are found in the finished list of calls and not in the program, because
+ * that list knows which values are numbers and which results are stored. The calls stay in the
+ * list: a loop that cannot compute a tile leaves it to them.
  *
  * Rejected: one loop that reads its operations from a list, for any sequence. It would need a jump
  * for each operation and a few vectors, and would keep few of them in registers. A layer norm and

@@ -25,6 +25,8 @@
  * each size, and the tiles of products and the trees of reductions are written for it. A device
  * with smaller groups is not used. */
 enum { FXI_GPU_GROUP = 256 };
+/* How a kernel's text begins; the number of a group's work-items follows. */
+#define FXI_GPU_GROUP_LINE "#define FX_GROUP "
 
 typedef enum fxi_gpu_dialect {
     FXI_GPU_OPENCL, /* OpenCL C 1.2; extensions: only fp64 and 64-bit atomics, where used */

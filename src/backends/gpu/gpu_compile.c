@@ -340,13 +340,13 @@ static void make_missing(work *w, int missing)
     fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
 }
 
-/* The work-items of a group, which the first line of every text declares
- * (fxi_gpu_begin_large_groups). */
+/* The work-items of a group, which the first line of a text declares. Texts of tests may lack it.
+ */
 static int32_t group_of(const program *p)
 {
-    static const char word[] = "#define FX_GROUP ";
-    const bool declared = strncmp(p->source, word, sizeof word - 1) == 0;
-    return declared ? (int32_t)strtol(p->source + sizeof word - 1, NULL, 10) : FXI_GPU_GROUP;
+    enum { WORD = sizeof FXI_GPU_GROUP_LINE - 1 };
+    const bool declared = strncmp(p->source, FXI_GPU_GROUP_LINE, WORD) == 0;
+    return declared ? (int32_t)strtol(p->source + WORD, NULL, 10) : FXI_GPU_GROUP;
 }
 
 /* The caller holds the lock, as for make_program; while that releases it, another plan may create

@@ -164,7 +164,7 @@ void fxi_gpu_begin_large_groups(fxi_gpu_builder *b, bool wide, int group, int as
     fxi_gpu_set_number(b, "vector", b->limits->vector_bytes);
     b->own = "";
     fxi_gpu_set(b, "own", b->own);
-    fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s%s%s", group, wide ? "#define FX_WIDE\n" : "",
+    fxi_gpu_say(b, FXI_GPU_GROUP_LINE "%d\n%s%s%s%s%s", group, wide ? "#define FX_WIDE\n" : "",
                 b->limits->f64 ? "#define FX_HAS_F64\n" : "",
                 b->limits->rounds_division ? "#define FX_DIVIDES\n" : "",
                 b->limits->atomic64 ? "#define FX_HAS_ATOMIC64\n" : "",
