@@ -15,8 +15,9 @@
 #include "strided.h"
 
 enum {
-    TILE = 1024, /* indices */
-    CHUNK = 64,  /* indices that are used between two requests for later ones */
+    TILE = 512, /* indices: two tiles of them and the column that they choose from share the
+                   first-level cache */
+    CHUNK = 64, /* indices that are used between two requests for later ones */
     LINE = 64,
     COLUMN_BYTES = 64 << 10, /* of x that are requested early */
     SLAB_BYTES = 256 << 10   /* of the output of a scatter, which stay in the second-level cache */
@@ -107,12 +108,13 @@ static fx_status end(const job *j, const fx_step *step, int axis)
 
 /* Indices choose the elements of a column of x in any order, so the processor cannot prefetch them.
  * While one column is read, this function requests the next one: a part of it with each tile of
- * indices. */
+ * indices. It goes to the second-level cache, because two columns of 16 KB and the tiles do not fit
+ * in the first level: with both columns there, a gather of 4096² took 25 ms in place of 18. */
 static void fetch_column(const job *j, const char *column, int64_t i, int64_t n)
 {
     const int64_t bytes = j->n * (int64_t)j->size, end = (i + n) * bytes / j->run;
     for (int64_t k = i * bytes / j->run; k < end; k += LINE)
-        __builtin_prefetch(column + k);
+        __builtin_prefetch(column + k, 0, 2);
 }
 
 /* y[k] = x[idx[k]], for a tile of indices from `first` on. The check of the next tile would wait
