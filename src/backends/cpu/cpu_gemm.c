@@ -43,6 +43,7 @@ enum {
     LITTLE = 8192,  /* elements of a matrix that is packed although it is used once, or of an A that
                        is not divided */
     PARTS = 8,      /* parts, at least, for several threads */
+    EVEN = 4,       /* numbers of parts that two or four threads share evenly are multiples */
     PAGE = 4096,    /* bytes; prefetchers do not cross its end */
     RUN = 8,        /* terms packed at a time, if their columns are in different pages */
     CACHED_BYTES = 1 << 20, /* of a matrix that the second-level cache may hold */
@@ -276,11 +277,18 @@ static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64
         store_sums(p, (const float *)(const void *)sums, i1 - i0, j1 - j0, c);
 }
 
+/* Threads get ranges of neighbouring parts. While packed B is in the second-level cache, these have
+ * all columns of some rows, because the last columns may be fewer: of 64 columns, one of two
+ * threads would have 36. A larger B is read from farther away, so each thread reads few of its
+ * columns. */
 static void run_part(const product *p, int64_t part, char *a)
 {
+    const bool near = p->columns <= CACHED_BYTES / 2 / (p->g.k * p->size);
+    const int64_t row = near ? part / p->column_parts : part % p->row_parts,
+                  column = near ? part % p->column_parts : part / p->row_parts;
     int64_t i0, i1, j0, j1;
-    range_of(p->g.m, p->mr, p->row_parts, part % p->row_parts, &i0, &i1);
-    range_of(p->columns, p->core->nr, p->column_parts, part / p->row_parts, &j0, &j1);
+    range_of(p->g.m, p->mr, p->row_parts, row, &i0, &i1);
+    range_of(p->columns, p->core->nr, p->column_parts, column, &j0, &j1);
     run_rows(p, i0, i1, j0, j1, a, p->kept_bytes ? p->kept + part * p->c_bytes : a + p->a_bytes);
 }
 
@@ -303,6 +311,9 @@ static void divide(product *p)
     p->parts = fxi_cpu_parts(tiles * panels, cost);
     const int64_t want = fxi_cpu_min(p->parts, PARTS), rows = ROWS / p->mr;
     p->row_parts = (tiles + rows - 1) / rows;
+    /* Of 9 or 11 parts, one of two threads would compute one more than the other. */
+    if (p->row_parts > want)
+        p->row_parts = fxi_cpu_round_up(p->row_parts, EVEN);
     /* At least two tiles of rows for a part: its packed rows serve all panels of B. */
     if (p->row_parts < want)
         p->row_parts = fxi_cpu_min(want, (tiles + 1) / 2);
