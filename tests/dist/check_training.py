@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -184,11 +185,42 @@ def check_killed_wrapper(name, mpirun, build):
     print(f"{name}: a killed wrapper is named")
 
 
+# SIGTERM arrives directly after the first fork.
+EARLY_SIGNAL = """#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+pid_t fork(void)
+{
+    pid_t (*real)(void), child;
+    *(void **)&real = dlsym(RTLD_NEXT, "fork");
+    child = real();
+    if (child > 0)
+        raise(SIGTERM);
+    return child;
+}
+"""
+
+
+def check_early_signal(build, folder):
+    """A signal that ends cflux launch --each before its program runs is not reported as SIGKILL."""
+    source, stub = os.path.join(folder, "early.c"), os.path.join(folder, "early.so")
+    with open(source, "w", encoding="utf-8") as f:
+        f.write(EARLY_SIGNAL)
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", source, "-o", stub, "-ldl"], check=True)
+    done = subprocess.run([os.path.join(build, "tools", "cflux", "cflux"), "launch", "--each", "true"], text=True, timeout=60,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, LD_PRELOAD=stub), check=False)
+    if done.returncode != -signal.SIGTERM or done.stdout:
+        sys.exit(f"an early signal: status {done.returncode}: {done.stdout}")
+    print("an early signal is not reported as SIGKILL")
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     program = os.path.join(build, "tests", "train_cases")
     serial = {(dtype, kind == "sums"): numbers(bits(run(build, [program, dtype, kind]), 1))
               for dtype in BOUND for kind in ("even", "sums")}
+    with tempfile.TemporaryDirectory() as folder:
+        check_early_signal(build, folder)
     for name, command in mpis.installed(build):
         with tempfile.TemporaryDirectory() as folder:
             check_parameters(name, command, program, build, serial)

@@ -294,10 +294,10 @@ bool find_program(const char *name, char out[FILE_PATH_BYTES])
 /* ---- the guard ------------------------------------------------------------------------------- */
 
 /* The guard reads a pipe to which only this process writes. A signal handler writes the number of
- * the signal to it, or 0 for a signal that is passed on. So if the pipe ends and is empty, this
- * process was killed by a signal without a handler, which is almost always SIGKILL. This process
- * keeps the end for reading open too: if the guard has been killed, a write must not end this
- * process by SIGPIPE. */
+ * the signal to it, or 0 for a signal that is to end the program. So if the pipe ends and is empty,
+ * this process was killed by a signal without a handler, which is almost always SIGKILL. This
+ * process keeps the end for reading open too: if the guard has been killed, a write must not end
+ * this process by SIGPIPE. */
 static int guard_pipe = -1, guard_reads = -1;
 static pid_t guard;
 
@@ -310,12 +310,25 @@ static void tell_guard(int number)
     errno = error;
 }
 
+/* Signals that a launcher or a terminal sends to end a program. */
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+enum { ENDING = sizeof ending / sizeof *ending };
+
 /* Ends this process by the signal, as without a handler. */
 static void tell_and_end(int number)
 {
-    tell_guard(number);
+    bool ends = false;
+    for (int i = 0; i < ENDING; i++)
+        ends = ends || number == ending[i];
+    tell_guard(ends ? 0 : number);
     signal(number, SIG_DFL);
     raise(number);
+}
+
+static void handle(int number)
+{
+    if (signal(number, tell_and_end) == SIG_IGN)
+        signal(number, SIG_IGN);
 }
 
 /* Returns false when the other process has ended. */
@@ -357,16 +370,18 @@ bool guard_begin(void (*killed)(int number, void *user), void *user)
         return false;
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-    guard = fork();
-    if (guard == 0) {
-        close(ends[1]);
-        be_guard(ends[0], killed, user);
-    }
     guard_reads = ends[0];
     guard_pipe = ends[1];
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
-        if (signal(fatal[i], tell_and_end) == SIG_IGN)
-            signal(fatal[i], SIG_IGN);
+        handle(fatal[i]);
+    for (int i = 0; i < ENDING; i++) /* until the program runs, which then gets them */
+        handle(ending[i]);
+    guard = fork();
+    if (guard == 0) {
+        close(guard_pipe);
+        guard_pipe = -1;
+        be_guard(guard_reads, killed, user);
+    }
     return guard > 0;
 }
 
@@ -437,22 +452,21 @@ static int wait_and_watch(pid_t child, program_watch *watch)
 /* watch: NULL for none. */
 static int run(char **words, bool killed, program_watch *watch)
 {
-    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO}, old[3];
+    struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO}, old[ENDING];
     sigset_t held, mask, arrived;
     sigemptyset(&action.sa_mask);
     sigemptyset(&held);
     fflush(NULL);
-    for (int i = 0; i < 3; i++) {
-        sigaction(all[i], &action, &old[i]);
-        sigaddset(&held, all[i]);
+    for (int i = 0; i < ENDING; i++) {
+        sigaction(ending[i], &action, &old[i]);
+        sigaddset(&held, ending[i]);
     }
     /* Until the child has its own handlers it would ignore a signal that is passed on to it. */
     sigprocmask(SIG_BLOCK, &held, &mask);
     const pid_t child = fork();
     if (child == 0) {
-        for (int i = 0; i < 3; i++)
-            sigaction(all[i], &old[i], NULL);
+        for (int i = 0; i < ENDING; i++)
+            sigaction(ending[i], &old[i], NULL);
         end_with_parent(killed);
         sigprocmask(SIG_SETMASK, &mask, NULL);
         execvp(words[0], words);
@@ -461,8 +475,8 @@ static int run(char **words, bool killed, program_watch *watch)
     /* A signal may have come before the number of the child was known. */
     sigpending(&arrived);
     bool early = passed != 0;
-    for (int i = 0; i < 3; i++)
-        early = early || sigismember(&arrived, all[i]) == 1;
+    for (int i = 0; i < ENDING; i++)
+        early = early || sigismember(&arrived, ending[i]) == 1;
     running = early ? 0 : (sig_atomic_t)child;
     sigprocmask(SIG_SETMASK, &mask, NULL);
     if (early && child > 0)
@@ -472,8 +486,8 @@ static int run(char **words, bool killed, program_watch *watch)
                        : watch    ? wait_and_watch(child, watch)
                                   : wait_for(child);
     running = 0;
-    for (int i = 0; i < 3; i++)
-        sigaction(all[i], &old[i], NULL);
+    for (int i = 0; i < ENDING; i++)
+        sigaction(ending[i], &old[i], NULL);
     return status;
 }
 
