@@ -387,6 +387,30 @@ static void memory_is_used_again(void **state)
         assert_in_range(fx_stats().allocations - system, 0, 100);
 }
 
+/* The steps after the first ones allocate nothing: handles of freed layers and arrays are used
+ * again, in blocks of their own sizes. */
+static void a_training_step_allocates_nothing(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { FIRST = 200, STEPS = 300 };
+    void *model = fx_chain(fx_dense(20, 8, FX_RELU), fx_dense(8, 3)),
+         *opt = fx_setup(fx_adam(), model);
+    fx_array *x = fx_rand(20, 4);
+    uint64_t before = 0;
+    void *block = fxi_aligned(64, 100);
+    fxi_free(block);
+    const bool keeps = fxi_memory_cached() > 0; /* with a sanitizer nothing is kept */
+    for (int i = 0; i < STEPS; i++) {
+        FX_STEP;
+        before = i == FIRST ? fx_stats().allocations : before;
+        fx_array *loss = fx_mean(fx_square(fx_call(model, x)));
+        assert_int_equal(fx_update(opt, model, fx_gradient(loss, model)), FX_OK);
+    }
+    if (keeps && !fxi_handles_recorded)
+        assert_int_equal(fx_stats().allocations, before);
+}
+
 /* A pointer that is tested for being an object may point anywhere: at texts whose first bytes look
  * like an address, at memory that must not be read, at the last bytes of readable memory. */
 static void no_object_is_read(void **state)
@@ -447,6 +471,7 @@ int main(int argc, char **argv)
         TEST(debug_builds_name_them_by_themselves),
         TEST(the_end_names_what_is_retained),
         TEST(memory_is_used_again),
+        TEST(a_training_step_allocates_nothing),
         TEST(no_object_is_read),
         TEST(no_other_memory_is_a_type),
     };
