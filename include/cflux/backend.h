@@ -434,8 +434,8 @@ typedef struct fx_collective_step {
     fx_collective what;
     bool by_backend; /* true: fx_backend.run runs the step */
     int32_t until;   /* set by the library. 0: it runs this step at once; otherwise it begins this
-                        step (fx_communicator.begin), and finishes it before it runs the step
-                        with the index `until` */
+                        step (fx_communicator.begin or fx_backend.begin), and finishes it before it
+                        runs the step with the index `until` */
 } fx_collective_step;
 
 /* One kernel call: members of all steps, then those of the step's class. */
@@ -654,6 +654,7 @@ typedef struct fx_device_queue {
     void *stream;        /* the driver's: a CUstream or hipStream_t. The calling thread has selected
                             its device */
     const void *data;    /* private to the backend */
+    void *mark;          /* private to the backend */
     /* Returns 0 if all queued work has ended, 1 if not, −1 if the device failed. */
     int (*pending)(const struct fx_device_queue *self);
     /* Selects the queue's device for the calling thread. Returns 0, or −1 if that fails. */
@@ -667,6 +668,9 @@ typedef struct fx_device_queue {
     void *(*alloc)(const struct fx_device_queue *self, size_t bytes);
     /* Queues a copy within the device's memory; on failure the error is recorded. */
     fx_status (*copy)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes);
+    /* For begin_on: makes work queued from now on wait until the operand has been computed. Called
+     * once for each operation that is begun, also for one that is not run. */
+    void (*follow)(const struct fx_device_queue *self);
 } fx_device_queue;
 
 /* The participants in collective operations: processes, or devices. Each member must call the same
@@ -698,8 +702,13 @@ struct fx_communicator {
      * after it are not run and fail too. Returns a pointer for `finish`, or NULL if the library
      * must call `run`. If `begin` itself is NULL, no step can be begun. */
     void *(*begin)(const fx_communicator *self, const fx_step *step, const void *in, void *out);
+    /* As `begin`, for a step that `run_on` could run. `queue` is not the queue in which the device
+     * computes; its functions except `read`, `write` and `alloc` may be called by any thread until
+     * `finish` returns. Copies *queue if it returns a pointer. NULL: no such step can be begun. */
+    void *(*begin_on)(const fx_communicator *self, const fx_device_queue *queue,
+                      const fx_step *step, const void *in, void *out);
     /* Waits for a step that has been begun. Called once for each, in the same order. The status and
-     * `why` are those of `run`. NULL only if `begin` is. */
+     * `why` are those of `run`. NULL only if `begin` and `begin_on` are. */
     fx_status (*finish)(const fx_communicator *self, void *begun, char *why, size_t size);
 };
 
@@ -887,6 +896,11 @@ struct fx_backend {
      * memory. Called before `prepare`. A backend that runs it in a separate queue orders the queues
      * itself. NULL: never. */
     bool (*collective)(fx_device *device, const fx_step *step);
+    /* Begins such a step by fx_communicator.begin_on, with a second queue of the device, and
+     * returns what that returns. The library then runs the next steps, and finishes this step
+     * before it uses the result or frees the memory. Returns NULL, without recording an error, if
+     * the library must call `run`. If the entry is NULL, no step can be begun. */
+    void *(*begin)(fx_device *device, const fx_step *step, const void *in, void *out);
     /* Prepares a step of a new plan: stores the bytes of work space in step->work_bytes, and
      * everything that can be decided once (kernels, tiles, primitives of a library) in step->ready.
      * Several threads may use step->ready at the same time; `release` frees it.

@@ -382,7 +382,7 @@ static fx_status run_part(fx_dist *d, const fxi_dist_move *m, int64_t at, int64_
     c.out = s->out;
     fx_status status = m->queue->copy(m->queue, s->in, (const char *)m->in + skip, bytes);
     if (status == FX_OK)
-        status = fxi_dist_wait_for_own_work(m, why, size);
+        status = fxi_dist_wait_for_own_work(m->queue, why, size);
     if (status == FX_OK)
         status = run_call(d, m, &c, end, why, size);
     if (status == FX_OK)
@@ -407,7 +407,7 @@ static fx_status ready(fx_dist *d, const fxi_dist_move *m, char *why, size_t siz
     const size_t probed = PROBED * sizeof(double) * (size_t)d->group.size;
     const fx_status status = fxi_dist_buffers(d, probed, why, size);
     if (status != FX_OK || allocate(d, m->queue))
-        return status == FX_OK ? fxi_dist_wait_for_own_work(m, why, size) : status;
+        return status == FX_OK ? fxi_dist_wait_for_own_work(m->queue, why, size) : status;
     snprintf(why, size, "no memory for %d bytes on its GPU", 2 * PART_BYTES);
     return FX_STATUS_MEMORY;
 }
@@ -420,8 +420,9 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
     if (d->wrong[k])
         return move_copies(d, m, why, size);
     fx_status status = failed(d, run_parts(d, m, why, size));
-    if (status == FX_OK && !d->probed[k][kind])
-        status = probe(d, m, &right, why, size);
+    if (status != FX_OK || d->probed[k][kind])
+        return status;
+    status = probe(d, m, &right, why, size);
     d->probed[k][kind] = true;
     if (status != FX_OK || right)
         return status;
@@ -433,6 +434,15 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
             "copied through host memory",
             preferences[k], d->group.library, fxi_device_libraries[k].backend);
     return move_copies(d, m, why, size);
+}
+
+/* The thread of the group runs only operations whose kind has been probed, so it changes none of
+ * these fields. */
+bool fxi_dist_aware_proven(const fx_dist *d, const fx_device_queue *queue, const fx_step *step)
+{
+    const int k = fxi_device_library_of(queue->backend),
+              kind = fx_step_collective(step)->what.kind == FX_COLLECTIVE_BROADCAST;
+    return k < FXI_DIST_DEVICES && d->probed[k][kind] && !d->wrong[k] && staging_of(d, queue);
 }
 
 fx_status fxi_dist_run_aware(const fx_communicator *self, const fx_device_queue *queue,

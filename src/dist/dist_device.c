@@ -139,13 +139,12 @@ static void abandon(fx_dist *d)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Waits for earlier work of this GPU, without a time limit: that work is not a part of the
- * operation. */
-fx_status fxi_dist_wait_for_own_work(const fxi_dist_move *m, char *why, size_t size)
+/* Without a time limit: the work before an operation is not a part of it. */
+fx_status fxi_dist_wait_for_own_work(const fx_device_queue *queue, char *why, size_t size)
 {
     int pending;
     const double begin = fxi_clock();
-    while ((pending = m->queue->pending(m->queue)) == 1)
+    while ((pending = queue->pending(queue)) == 1)
         if (fxi_clock() - begin > 0.001) /* a short step is not worth a sleep */
             fxi_sleep_milliseconds(1);
     if (pending == 0)
@@ -223,7 +222,7 @@ static fx_status connect(fx_dist *d, const fxi_dist_move *m, char *why, size_t s
         return status;
     const char *failed = t->join(&id, d->group.rank, d->group.size, &d->connection);
     d->connected = t;
-    d->stream = m->queue->stream;
+    d->device = m->queue->data;
     if (failed)
         d->connection = NULL;
     /* A member that could not begin says so before the others wait for it. */
@@ -247,12 +246,12 @@ static fx_status ready(fx_dist *d, const fxi_dist_move *m, char *why, size_t siz
     const fx_status status = fxi_dist_buffers(d, sizeof(fxi_device_id), why, size);
     if (status != FX_OK)
         return status;
-    if (d->connection && d->stream != m->queue->stream) {
+    if (d->connection && d->device != m->queue->data) {
         snprintf(why, size,
                  "this array is on another GPU than the first one: a process can use one GPU");
         return FX_STATUS_ARGUMENT;
     }
-    return fxi_dist_wait_for_own_work(m, why, size);
+    return fxi_dist_wait_for_own_work(m->queue, why, size);
 }
 
 fxi_transport_call fxi_dist_call_of(const fx_dist *d, const fxi_dist_move *m)
@@ -283,11 +282,24 @@ static fx_status move(fx_dist *d, const fxi_dist_move *m, char *why, size_t size
     return status;
 }
 
-fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *queue,
-                          const fx_step *step, const void *in, void *out, char *why, size_t size)
+bool fxi_dist_begins_on(const fx_dist *d, const fx_device_queue *queue, const fx_step *step)
+{
+    return library_for(d, queue->backend) || fxi_dist_aware_proven(d, queue, step);
+}
+
+fx_status fxi_dist_run_on_now(const fx_communicator *self, const fx_device_queue *queue,
+                              const fx_step *step, const void *in, void *out, char *why,
+                              size_t size)
 {
     const fxi_dist_move how = {.in = in, .out = out, .queue = queue, .ready = ready, .move = move};
     return library_for(self->user, queue->backend)
                ? fxi_dist_step(self, step, how, why, size)
                : fxi_dist_run_aware(self, queue, step, in, out, why, size);
+}
+
+fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *queue,
+                          const fx_step *step, const void *in, void *out, char *why, size_t size)
+{
+    const fx_status failed = fxi_dist_queue_empty((fx_dist *)(uintptr_t)self->user, why, size);
+    return failed == FX_OK ? fxi_dist_run_on_now(self, queue, step, in, out, why, size) : failed;
 }

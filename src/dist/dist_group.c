@@ -347,6 +347,7 @@ void fxi_dist_begin(fx_dist *d, const fxi_transport *transport, const fxi_transp
                                         .run_on = fxi_dist_run_on};
     if (group->any_thread) {
         d->communicator.begin = fxi_dist_operation_begin;
+        d->communicator.begin_on = fxi_dist_operation_begin_on;
         d->communicator.finish = fxi_dist_operation_finish;
     }
     d->statements = fxi_malloc(fxi_dist_statements_bytes(group->size));

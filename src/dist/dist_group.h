@@ -60,7 +60,7 @@ struct fx_dist {
     const fxi_device_transport *devices[FXI_DIST_DEVICES];
     const fxi_device_transport *connected; /* the library of `connection` */
     void *connection;                      /* with one device of each member; NULL: none yet */
-    void *stream;                          /* of that device */
+    const void *device;                    /* that device (fx_device_queue.data) */
     /* By library: MPI moves memory of its devices (dist_aware.c). Equal on all members. `aware`
      * decides how operations are recorded and planned, so it is constant after fx_dist_init. */
     bool aware[FXI_DIST_DEVICES];
@@ -125,9 +125,14 @@ fx_status fxi_dist_run_now(const fx_communicator *self, const fx_step *step, con
                            void *out, char *why, size_t size);
 bool fxi_dist_queue_init(fx_dist *d);
 void fxi_dist_queue_end(fx_dist *d); /* for tests */
+/* Waits until the thread of the group has run all operations. Returns the failure of one of them
+ * that the plan has not finished yet. */
+fx_status fxi_dist_queue_empty(fx_dist *d, char *why, size_t size);
 /* The functions of the communicator (fx_communicator). */
 void *fxi_dist_operation_begin(const fx_communicator *self, const fx_step *step, const void *in,
                                void *out);
+void *fxi_dist_operation_begin_on(const fx_communicator *self, const fx_device_queue *queue,
+                                  const fx_step *step, const void *in, void *out);
 fx_status fxi_dist_operation_finish(const fx_communicator *self, void *begun, char *why,
                                     size_t size);
 fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
@@ -162,12 +167,18 @@ const fxi_device_transport *fxi_device_transport_find(const char *name);
 /* Opens the libraries for devices, on all members the same ones. */
 fx_status fxi_dist_open_devices(fx_dist *d, char *why, size_t size);
 bool fxi_dist_takes(const fx_communicator *self, const char *backend, const fx_step *step);
+/* Can the thread of the group run such a step? */
+bool fxi_dist_begins_on(const fx_dist *d, const fx_device_queue *queue, const fx_step *step);
 fx_status fxi_dist_run_on(const fx_communicator *self, const fx_device_queue *queue,
                           const fx_step *step, const void *in, void *out, char *why, size_t size);
+/* Runs an operation in device memory in the calling thread. */
+fx_status fxi_dist_run_on_now(const fx_communicator *self, const fx_device_queue *queue,
+                              const fx_step *step, const void *in, void *out, char *why,
+                              size_t size);
 /* The call that moves the operands of m where they are, in device memory. */
 fxi_transport_call fxi_dist_call_of(const fx_dist *d, const fxi_dist_move *m);
-/* Waits for the earlier work of this member's GPU. */
-fx_status fxi_dist_wait_for_own_work(const fxi_dist_move *m, char *why, size_t size);
+/* Waits for the work in the queue of this member's GPU. */
+fx_status fxi_dist_wait_for_own_work(const fx_device_queue *queue, char *why, size_t size);
 /* The message after the time limit of an operation in device memory. */
 void fxi_dist_say_unfinished(const char *library, double limit, char *why, size_t size);
 
@@ -178,6 +189,8 @@ void fxi_dist_say_unfinished(const char *library, double limit, char *why, size_
 fx_status fxi_dist_choose(fx_dist *d, int64_t *io_code, char *why, size_t size);
 /* Does MPI move memory of this backend's devices? */
 bool fxi_dist_aware(const fx_dist *d, const char *backend);
+/* Has it done so rightly for an operation of the same kind on this device? */
+bool fxi_dist_aware_proven(const fx_dist *d, const fx_device_queue *queue, const fx_step *step);
 fx_status fxi_dist_run_aware(const fx_communicator *self, const fx_device_queue *queue,
                              const fx_step *step, const void *in, void *out, char *why,
                              size_t size);

@@ -1,8 +1,10 @@
 /* dist_queue.c: operations that run beside the steps of a plan, in a thread of the group.
  *
  * MPI makes progress only inside its functions, so a nonblocking operation alone would not continue
- * until a function of MPI is called. The thread runs one operation after the other, exactly as
- * fxi_dist_run does: the order, the bits, the messages and the time limit are the same.
+ * until a function of MPI is called. In device memory, a host must wait for the operation, which
+ * only another thread can do while the plan continues. The thread runs one operation after the
+ * other, exactly as fxi_dist_run and fxi_dist_run_on do: the order, the bits, the messages and the
+ * time limit are the same.
  *
  * All members must run the same operations. If one fails, it fails on all members, but some may
  * have begun more of the plan's operations than others. Therefore those begun after it fail with
@@ -21,6 +23,8 @@ typedef struct fxi_dist_ticket {
     const fx_step *step;
     const void *in;
     void *out;
+    bool on_device; /* in device memory */
+    fx_device_queue queue;
     fx_status status;
     bool ended, failed_first;
     char why[FXI_DIST_WHY];
@@ -31,6 +35,8 @@ typedef struct fxi_dist_ticket {
 /* Ends an operation without running it, because an earlier one has failed. */
 static void drop(const fxi_dist_queue *q, ticket *t)
 {
+    if (t->on_device)
+        t->queue.follow(&t->queue);
     t->status = q->failed;
     snprintf(t->why, sizeof t->why, "%s", q->why);
     t->ended = true;
@@ -51,6 +57,24 @@ static void ended(fxi_dist_queue *q, ticket *t)
     fxi_cond_wake_all(&q->changed);
 }
 
+/* If the device cannot be selected, the operation itself finds that, and tells the other members.
+ * The plan reads the result in another queue, so copies of the result must have ended. */
+static void run_on_device(const fx_dist *d, ticket *t)
+{
+    const fx_device_queue *queue = &t->queue;
+    (void)queue->select(queue);
+    queue->follow(queue);
+    t->status =
+        fxi_dist_run_on_now(&d->communicator, queue, t->step, t->in, t->out, t->why, sizeof t->why);
+    if (t->status == FX_OK)
+        t->status = fxi_dist_wait_for_own_work(queue, t->why, sizeof t->why);
+}
+
+static void run_in_host_memory(const fx_dist *d, ticket *t)
+{
+    t->status = fxi_dist_run_now(&d->communicator, t->step, t->in, t->out, t->why, sizeof t->why);
+}
+
 static void *run_operations(void *group)
 {
     fx_dist *d = group;
@@ -65,8 +89,10 @@ static void *run_operations(void *group)
         q->head = t->next;
         __atomic_store_n(&q->running, true, __ATOMIC_RELAXED);
         fxi_mutex_unlock(&q->lock);
-        t->status =
-            fxi_dist_run_now(&d->communicator, t->step, t->in, t->out, t->why, sizeof t->why);
+        if (t->on_device)
+            run_on_device(d, t);
+        else
+            run_in_host_memory(d, t);
         fxi_mutex_lock(&q->lock);
         ended(q, t);
     }
@@ -85,15 +111,13 @@ static bool started(fx_dist *d)
     return q->process == process;
 }
 
-void *fxi_dist_operation_begin(const fx_communicator *self, const fx_step *step, const void *in,
-                               void *out)
+static void *begin(fx_dist *d, const ticket *what)
 {
-    fx_dist *d = (fx_dist *)(uintptr_t)self->user;
     fxi_dist_queue *q = &d->queue;
     ticket *t = fxi_malloc(sizeof *t);
     if (!t)
         return NULL;
-    *t = (ticket){.step = step, .in = in, .out = out};
+    *t = *what;
     fxi_mutex_lock(&q->lock);
     const bool ok = started(d);
     if (ok && q->failed != FX_OK) {
@@ -107,6 +131,20 @@ void *fxi_dist_operation_begin(const fx_communicator *self, const fx_step *step,
     if (!ok)
         fxi_free(t);
     return ok ? t : NULL;
+}
+
+void *fxi_dist_operation_begin(const fx_communicator *self, const fx_step *step, const void *in,
+                               void *out)
+{
+    return begin((fx_dist *)(uintptr_t)self->user, &(ticket){.step = step, .in = in, .out = out});
+}
+
+void *fxi_dist_operation_begin_on(const fx_communicator *self, const fx_device_queue *queue,
+                                  const fx_step *step, const void *in, void *out)
+{
+    fx_dist *d = (fx_dist *)(uintptr_t)self->user;
+    const ticket what = {.step = step, .in = in, .out = out, .on_device = true, .queue = *queue};
+    return fxi_dist_begins_on(d, queue, step) ? begin(d, &what) : NULL;
 }
 
 fx_status fxi_dist_operation_finish(const fx_communicator *self, void *begun, char *why,
@@ -128,10 +166,9 @@ fx_status fxi_dist_operation_finish(const fx_communicator *self, void *begun, ch
     return status;
 }
 
-fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
-                       char *why, size_t size)
+fx_status fxi_dist_queue_empty(fx_dist *d, char *why, size_t size)
 {
-    fxi_dist_queue *q = &((fx_dist *)(uintptr_t)self->user)->queue;
+    fxi_dist_queue *q = &d->queue;
     fxi_mutex_lock(&q->lock);
     while ((q->head || q->running) && q->process == fxi_process_id())
         fxi_cond_wait(&q->changed, &q->lock);
@@ -139,6 +176,13 @@ fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const v
     if (failed != FX_OK)
         snprintf(why, size, "%s", q->why);
     fxi_mutex_unlock(&q->lock);
+    return failed;
+}
+
+fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
+                       char *why, size_t size)
+{
+    const fx_status failed = fxi_dist_queue_empty((fx_dist *)(uintptr_t)self->user, why, size);
     return failed == FX_OK ? fxi_dist_run_now(self, step, in, out, why, size) : failed;
 }
 

@@ -66,7 +66,11 @@ bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun)
     const fx_communicator *c = communicator_of(s);
     if (until == 0 || begun->n == FXI_MOST_BEGUN)
         return false;
-    void *ticket = c->begin(c, s, b->at[b->plan->operands[i].in], b->base[s->out_value]);
+    fx_device *device = b->plan->device;
+    const void *in = b->at[b->plan->operands[i].in];
+    void *out = b->base[s->out_value];
+    void *ticket = fx_step_collective(s)->by_backend ? device->backend->begin(device, s, in, out)
+                                                     : c->begin(c, s, in, out);
     if (!ticket)
         return false;
     begun->soonest = begun->n == 0 || until < begun->soonest ? until : begun->soonest;

@@ -121,6 +121,7 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
                              .channels_last = g->eager ? NULL : backend->channels_last,
                              .attention = backend->attention,
                              .collective = backend->collective,
+                             .begins = backend->begin,
                              .prepare = backend->prepare,
                              .compile = backend->compile,
                              .release = release_step,

@@ -4,9 +4,10 @@
  * the last step if none reads it. Until then the communicator reads the operand and writes the
  * result, so both keep their memory.
  *
- * Only a step on host memory is begun: if the device has its own memory, the operand must first be
- * copied to the host. The operand of the step must be a value of the arena: an update might
- * overwrite a leaf before the exchange has read it.
+ * A step on host memory is begun only if the device computes there: otherwise the operand must
+ * first be copied to the host. A step on device memory is begun if backend and communicator can do
+ * that. The operand of the step must be a value of the arena: an update might overwrite a leaf
+ * before the exchange has read it.
  *
  * A step is not begun if only a few small steps, such as the sum of a loss, would run beside it:
  * passing the exchange to another thread and back takes longer. Two processes that train 784-256-10
@@ -17,11 +18,16 @@
 /* The least bytes that the steps beside an exchange read and write: about 10 µs of work. */
 enum { LEAST_BESIDE = 64 << 10 };
 
+static bool can_begin(const fxi_planner *how, const fx_collective_step *s)
+{
+    const fx_communicator *c = s->what.communicator;
+    return s->by_backend ? how->begins && c->begin_on : !how->own_memory && c->begin;
+}
+
 /* May the run begin step s? */
 static bool may_begin(const fxi_builder *b, const fx_step *s)
 {
-    return !b->how->own_memory && s->cls == FX_CLASS_COLLECTIVE && !s->as.collective.by_backend &&
-           s->as.collective.what.communicator->begin &&
+    return s->cls == FX_CLASS_COLLECTIVE && can_begin(b->how, &s->as.collective) &&
            b->p->values[s->in_value[0]].kind == FXI_VALUE_ARENA &&
            b->p->values[s->out_value].kind != FXI_VALUE_DONATED;
 }

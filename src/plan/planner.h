@@ -31,6 +31,7 @@ typedef struct fxi_planner {
     bool (*attention)(fx_device *device, const fx_step *step);
     /* Does the backend run this collective step? NULL: never. */
     bool (*collective)(fx_device *device, const fx_step *step);
+    bool begins; /* the backend can begin such a step */
     /* Makes a step ready. FX_STATUS_UNSUPPORTED: the backend cannot run the operations of this
      * fused step together. NULL: steps need no preparation. */
     fx_status (*prepare)(fx_device *device, fx_step *step);

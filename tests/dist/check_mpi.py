@@ -241,6 +241,23 @@ def check_aware_stops(name, launcher, options, build, folder, stub):
     print(f"{name}: an operation on a GPU's memory that does not end fails")
 
 
+def check_gpu_overlap(name, launcher, options, build, folder, stub):
+    """A thread exchanges buckets in the memory of GPUs beside the backward pass, by NCCL and by MPI, with the bits of one process."""
+    by_mpi = preferring(build, folder, CUDA_AWARE, stub)
+    for case, more in (("gpu_overlaps", simulated(build)), ("gpu_overlaps", dict(simulated(build), SIM_DEFER="1")), ("gpu_aware_overlaps", by_mpi),
+                       ("gpu_aware_overlaps", dict(by_mpi, SIM_DEFER="1"))):
+        file = os.path.join(folder, "overlap.json")
+        check(f"{name}, {case}", started(launcher, options, build, case, (), 2, dict(more, FX_TIMELINE=file)),
+              ["0 overlap: same bits", "1 overlap: same bits"], True)
+        for rank in (0, 1):
+            with open(f"{file}.{rank}", encoding="utf-8") as f:
+                events = f.read()
+            # An update of one process runs its plan in one part. Two of three buckets that are begun divide it into three parts.
+            parts, moved = events.count('"plan"'), len(re.findall(r'"all_reduce [^"]*of 360600 Float32 in a GPU', events))
+            if parts < 3 + 3 * 3 or moved != 3 * 3:
+                sys.exit(f"{name}, {case}, rank {rank}: {moved} buckets instead of 9, {parts} parts of plans instead of 12 or more")
+
+
 def check_aware_full(name, launcher, options, build, folder, stub):
     """The buffers of an operation of MPI on the memory of GPUs take the place of arrays that were freed."""
     environment = dict(preferring(build, folder, CUDA_AWARE, stub), SIM_MEMORY="64")
@@ -401,7 +418,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             check_shared_memory(name, launcher, options, build, folder)
             stub = stub_of_aware_mpi(name, folder)
-            for check_of_stub in (check_aware, check_aware_stops, check_aware_late, check_aware_full) if stub else ():
+            for check_of_stub in (check_aware, check_aware_stops, check_aware_late, check_aware_full, check_gpu_overlap) if stub else ():
                 check_of_stub(name, launcher, options, build, folder, stub)
             check_own_mpi(name, launcher, options, build, folder)
             check_joined_once(name, launcher, options, build, folder)

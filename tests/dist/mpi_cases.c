@@ -114,15 +114,16 @@ static int no_member(void)
     return 0;
 }
 
-/* Three updates of a model whose gradients fill three buckets; the parameters, to be freed. */
-static float *large(fx_rule *rule, int64_t *out_n)
+/* Three updates, on a device, of a model whose gradients fill three buckets; the parameters, to be
+ * freed. */
+static float *large(fx_rule *rule, fx_device *device, int64_t *out_n)
 {
     FX_SCOPE;
     fx_seed(2);
-    void *model =
-             fx_chain(fx_dense(600, 600, FX_TANH), fx_dense(600, 600, FX_TANH), fx_dense(600, 600)),
+    void *model = fx_to(device, fx_chain(fx_dense(600, 600, FX_TANH), fx_dense(600, 600, FX_TANH),
+                                         fx_dense(600, 600))),
          *opt = fx_setup(rule, model);
-    fx_array *x = fx_rand(600, 3);
+    fx_array *x = fx_to(device, fx_rand(600, 3));
     for (int k = 0; k < 3; k++) {
         FX_STEP;
         if (fx_update(opt, model, fx_gradient(fx_mean(fx_square(fx_call(model, x))), model)) !=
@@ -138,15 +139,21 @@ static float *large(fx_rule *rule, int64_t *out_n)
 
 /* Buckets that are sent during the backward pass. Two ranks with the same data have the mean of
  * equal gradients, and so the same bits as in one process. */
-static void overlaps(fx_dist *d)
+static void overlaps_on(fx_dist *d, fx_device *device)
 {
     int64_t n, m;
-    float *alone = large(fx_adam(), &n), *both = large(fx_dist_optimiser(d, fx_adam()), &m);
+    float *alone = large(fx_adam(), device, &n),
+          *both = large(fx_dist_optimiser(d, fx_adam()), device, &m);
     const bool same =
         n == m && n == 3 * 601 * 600 && !memcmp(alone, both, (size_t)n * sizeof *both);
     say("overlap", same ? "same bits" : "other bits");
     free(alone);
     free(both);
+}
+
+static void overlaps(fx_dist *d)
+{
+    overlaps_on(d, fx_device_get("CPU", 0));
 }
 
 /* Element i on a rank: in sums of Float32 the order matters, those of integers wrap around. */
@@ -509,6 +516,20 @@ static void gpu_trains(fx_dist *d)
     say("parameters", same ? "same" : "other");
 }
 
+/* Buckets in the memory of GPUs, by NCCL or, after a first sum that is compared, by MPI. */
+static void gpu_overlaps(fx_dist *d)
+{
+    overlaps_on(d, join_gpu(fx_dist_local_rank(d)));
+}
+
+static void gpu_aware_overlaps(fx_dist *d)
+{
+    fx_use("CUDA");
+    fx_device *gpu = fx_device_get("CUDA", fx_dist_local_rank(d));
+    say_values("sum", fx_dist_allreduce(d, fx_to(gpu, fx_vector(rank + 1, 1)), FX_REDUCE_SUM));
+    overlaps_on(d, gpu);
+}
+
 /* One update with a gradient of 1 + 2⁻¹⁰, which BFloat16 rounds to 1. */
 static void say_step(const char *what, fx_dist *d, fx_device *device)
 {
@@ -664,6 +685,8 @@ static const struct {
              {"gpu_same", gpu_same},
              {"gpu_models", gpu_models},
              {"gpu_trains", gpu_trains},
+             {"gpu_overlaps", gpu_overlaps},
+             {"gpu_aware_overlaps", gpu_aware_overlaps},
              {"gpu_plugins", gpu_plugins},
              {"gpu_aware", gpu_aware},
              {"gpu_aware_stops", gpu_aware_stops},

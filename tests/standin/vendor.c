@@ -358,4 +358,4 @@ __attribute__((visibility("default"))) void *vendor_control_of(void)
     return &control;
 }
 
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("Vendor", open_backend, info, NULL, NULL, NULL);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("Vendor", open_backend, info, NULL, NULL, NULL, NULL);

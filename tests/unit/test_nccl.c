@@ -9,11 +9,13 @@
 #include "simulated_rows.h"
 
 #include <cflux.h>
+#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 
 #define SIM CFLUX_BUILD_DIR "/tests/sim"
@@ -21,6 +23,7 @@
 /* ---- what a child does ----------------------------------------------------------------------- */
 
 static int host_calls; /* calls of the host's transport that moved Float32 */
+static int agreements; /* atomic: operations on which the members have agreed */
 
 /* The host's transport, as MPI would work for two members with equal operands. */
 static fx_status mirror(const fxi_transport_group *g, const fxi_transport_call *c, char *why,
@@ -38,6 +41,8 @@ static fx_status mirror(const fxi_transport_group *g, const fxi_transport_call *
     for (int64_t i = 0; adds && i < c->count; i++)
         ((float *)c->out)[i] *= 2;
     host_calls += c->dtype == FX_DTYPE_F32;
+    if (c->kind == FX_COLLECTIVE_ALL_REDUCE && c->dtype == FX_DTYPE_I64 && c->count == 3)
+        __atomic_add_fetch(&agreements, 1, __ATOMIC_SEQ_CST);
     return FX_OK;
 }
 
@@ -84,6 +89,135 @@ static void update(double observations)
         printf("%d moved; ", (int)(fx_stats().transfers - before));
 }
 
+/* ---- beside the backward pass ---------------------------------------------------------------- */
+
+/* Gates are operations between the layers of a model; each layer has one full bucket. In the
+ * backward pass, gate k waits until the members have agreed on k more operations. So bucket k − 1
+ * has been exchanged by then, although no step after the gate has run. Without overlap gate 1 would
+ * wait for ever. */
+enum { WIDTH = 512, LAYERS = 3 };
+
+static int gates, agreed_before;
+static bool gates_wait;
+
+static fx_status copies(const fx_custom_operand *in, const fx_custom_operand *out)
+{
+    memcpy(out->data, in->data, sizeof(float) * (size_t)(in->sizes[0] * in->sizes[1]));
+    return FX_OK;
+}
+
+static fx_status passes(const fx_custom_op *op, int n, const fx_custom_operand *in,
+                        const fx_custom_operand *out)
+{
+    (void)op, (void)n;
+    return copies(in, out);
+}
+
+static fx_status waits(const fx_custom_op *op, int n, const fx_custom_operand *in,
+                       const fx_custom_operand *out)
+{
+    (void)op, (void)n;
+    const int want = agreed_before + ++gates;
+    for (int ms = 0; gates_wait && __atomic_load_n(&agreements, __ATOMIC_SEQ_CST) < want; ms++) {
+        if (ms == 20000)
+            return FX_STATUS_STATE;
+        nanosleep(&(const struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return copies(in, out);
+}
+
+static fx_custom_op gate_back = {.fxi_size = sizeof(fx_custom_op), .forward = waits};
+
+static fx_array *pass(const fx_custom_op *op, fx_array *x)
+{
+    fx_dims sizes = {.n = 2, .v = {fx_size(x, 0), fx_size(x, 1)}};
+    return fx_custom(op, 1, &x, FX_DTYPE_F32, sizes);
+}
+
+static void backward(const fx_custom_op *op, int n, fx_array *const *in, fx_array *out,
+                     fx_array *gy, fx_array **gx)
+{
+    (void)op, (void)n, (void)in, (void)out;
+    gx[0] = pass(&gate_back, gy);
+}
+
+static fx_custom_op gate = {
+    .fxi_size = sizeof(fx_custom_op), .forward = passes, .gradient = backward};
+
+static int begun;
+
+static void *counts_begun(const fx_communicator *self, const fx_device_queue *queue,
+                          const fx_step *step, const void *in, void *out)
+{
+    void *ticket = gates_wait ? fxi_dist_operation_begin_on(self, queue, step, in, out) : NULL;
+    begun += ticket != NULL;
+    return ticket;
+}
+
+/* Lets calls of the driver fail as LATE_FAIL says, from now on. */
+static void fail_late(void)
+{
+    void (*set)(const char *) = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (getenv("LATE_FAIL") && driver)
+        *(void **)&set = dlsym(driver, "sim_set_script");
+    if (set)
+        set(getenv("LATE_FAIL"));
+}
+
+/* Two updates. The parameters, which the caller frees; NULL after a failure. */
+static float *parameters(bool overlaps, int64_t *out_n)
+{
+    FX_SCOPE;
+    fx_seed(3);
+    void *all[LAYERS];
+    for (int i = 0; i < LAYERS; i++)
+        all[i] = fx_dense(WIDTH, WIDTH);
+    fx_array *x = on(0, FX_DTYPE_F32);
+    void *model = fx_to(fx_array_device(x), fxi_chain(LAYERS, all));
+    void *opt = fx_setup(fx_dist_optimiser(&group, fx_descent(0.5)), model);
+    x = fx_to(fx_array_device(x), fx_add(fx_ones(WIDTH, 2), 0.5));
+    fx_eval(fx_tuple(model, x));
+    fail_late();
+    gates_wait = overlaps;
+    group.communicator.begin_on = counts_begun;
+    for (int k = 0; k < 2; k++) {
+        FX_SCOPE;
+        gates = 0;
+        agreed_before = __atomic_load_n(&agreements, __ATOMIC_SEQ_CST);
+        fx_array *y = x;
+        for (int i = 0; i < LAYERS; i++)
+            y = fx_call(fx_child(model, i), i > 0 ? pass(&gate, y) : y);
+        if (fx_update(opt, model, fx_gradient(fx_mean(fx_square(y)), model)) != FX_OK)
+            return NULL;
+    }
+    fx_array *p = fx_destructure(model);
+    *out_n = fx_length(p);
+    float *got = malloc((size_t)*out_n * sizeof *got);
+    if (!got || fx_read_as(p, FX_DTYPE_F32, got, *out_n) != FX_OK) {
+        free(got);
+        return NULL;
+    }
+    return got;
+}
+
+static void overlap(void)
+{
+    int64_t n = 0, m = 0;
+    float *beside = parameters(true, &n);
+    const fx_error e = fx_error_take();
+    if (e.status != FX_OK)
+        printf("%s: %s; ", fx_status_name(e.status), e.message);
+    float *after = beside ? parameters(false, &m) : NULL;
+    const bool same = after && n == m && n == LAYERS * WIDTH * (WIDTH + 1) &&
+                      memcmp(beside, after, (size_t)n * sizeof *beside) == 0;
+    printf("%d begun, %s bits; ", begun, same ? "the same" : "other");
+    free(beside);
+    free(after);
+}
+
+/* ---- acts ------------------------------------------------------------------------------------ */
+
 static void act(const char *what)
 {
     const struct {
@@ -105,6 +239,8 @@ static void act(const char *what)
         update(5);
     if (strcmp(what, "nothing") == 0)
         update(0);
+    if (strcmp(what, "overlap") == 0)
+        overlap();
     for (int k = 0; k < 2 && strcmp(what, "twice") == 0; k++)
         reduce(FX_DTYPE_F32, FX_REDUCE_SUM);
     for (int k = 0; k < 2 && strcmp(what, "two devices") == 0; k++)
@@ -145,8 +281,12 @@ static int child(const char *what)
     if (strstr(what, "average"))
         return averages(what);
     static const fxi_transport transport = {.run = mirror};
-    const fxi_transport_group two = {
-        .rank = 0, .size = 2, .local_rank = 0, .local_size = 2, .library = "a mirror"};
+    const fxi_transport_group two = {.rank = 0,
+                                     .size = 2,
+                                     .local_rank = 0,
+                                     .local_size = 2,
+                                     .library = "a mirror",
+                                     .any_thread = true};
     char why[FXI_DIST_WHY] = "";
     fxi_dist_begin(&group, &transport, &two, 0.3);
     group.narrow = getenv("WIRE") != NULL;
@@ -268,6 +408,26 @@ static const simulated_row rows[] = {
     {FAIL "ncclCommGetAsyncError@9=3",
      "average",
      {"average: NCCL: CUDA:2: ncclCommGetAsyncError failed: internal error"}},
+/* the exchange of two of three buckets beside the backward pass, in two updates */
+#define OVERLAPS "4 begun, the same bits; "
+    {"", "overlap", {OVERLAPS}},
+    {"OF_BACKEND=AMDGPU", "overlap", {OVERLAPS}},
+    {"SIM_DEFER=1", "overlap", {OVERLAPS}},
+    {"SIM_DEFER=1 SIM_SEED=2", "overlap", {OVERLAPS}},
+    {"SIM_DEFER=1 SIM_SEED=3 SIM_NCCL_SLOW=5", "overlap", {OVERLAPS}},
+    {"FX_EAGER=1", "overlap", {OVERLAPS}},
+    {"LATE_FAIL=cuStreamWaitEvent@1=1,cuStreamWaitEvent@3=1", "overlap", {OVERLAPS}},
+    {"LATE_FAIL=cuStreamWaitEvent@2=1 SIM_DEFER=1", "overlap", {OVERLAPS}},
+    {FAIL "ncclAllReduce@2=1 SIM_DEFER=1",
+     "overlap",
+     {"in a GPU's memory, operation", "ncclAllReduce failed: unhandled cuda error", "other bits"}},
+    {FAIL "async@4=6 SIM_NCCL_SAYS=1",
+     "overlap",
+     {"aborted; ", "NCCL failed: remote process exited", "other bits"}},
+    {"SIM_NCCL_HANGS=1000000 SIM_NCCL_SAYS=1",
+     "overlap",
+     {"aborted; ", "a GPU, a link or a process has stopped", "other bits"}},
+    {FAIL "cuStreamQuery@1=719!", "overlap", {"FX_STATUS_DEVICE: ", "other bits"}},
     {"", "two devices", {"2 4 6 ; ", "this array is on another GPU than the first one"}},
 };
 

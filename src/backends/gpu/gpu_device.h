@@ -275,13 +275,15 @@ fx_status fxi_gpu_backend_wait(fx_device *device, void *mark);
 void fxi_gpu_backend_unmark(fx_device *device, void *mark);
 void *fxi_gpu_backend_proc(const char *name);
 
-/* The plugin's table: FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open, info, part, NULL, NULL).
- * its_collective: fx_backend.collective; NULL if `library` computes no collective steps.
- * its_attention: fxi_gpu_backend_attention; NULL if the dialect has no kernels for attention. */
-#define FXI_GPU_BACKEND(its_name, its_open, its_info, its_part, its_collective, its_attention)     \
+/* The plugin's table: FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open, info, part, NULL, NULL,
+ * NULL). its_collective, its_begin: fx_backend.collective and .begin; NULL if `library` computes no
+ * collective steps. its_attention: fxi_gpu_backend_attention; NULL if the dialect has no kernels
+ * for attention. */
+#define FXI_GPU_BACKEND(its_name, its_open, its_info, its_part, its_collective, its_begin,         \
+                        its_attention)                                                             \
     {                                                                                              \
         .head = FX_BACKEND_HEAD(its_name), .views = true, .fuses = true, .open = its_open,         \
-        .info = its_info, .part = its_part, .collective = its_collective,                          \
+        .info = its_info, .part = its_part, .collective = its_collective, .begin = its_begin,      \
         .alloc = fxi_gpu_backend_alloc, .free = fxi_gpu_backend_free,                              \
         .write = fxi_gpu_backend_write, .read = fxi_gpu_backend_read,                              \
         .copy = fxi_gpu_backend_copy, .fill = fxi_gpu_backend_fill,                                \

@@ -1,9 +1,10 @@
 /* gpurt.h: shared by the files of the CUDA and AMDGPU plugins, which are compiled from one source
  * (gpurt_api.h). Internal.
  *
- * A device has two streams. All work runs in order in the stream `work`. The stream `upload` copies
- * long writes to memory of the backend on the device while earlier work still runs; a copy in
- * `work` then moves them to their final addresses (gpurt_upload.c). gpurt_cuda.c and gpurt_hip.c
+ * A device has up to three streams. All work runs in order in the stream `work`. The stream
+ * `upload` copies long writes to memory of the backend on the device while earlier work still runs;
+ * a copy in `work` then moves them to their final addresses (gpurt_upload.c). The stream `exchange`
+ * runs collective operations beside the work (gpurt_collective.c). gpurt_cuda.c and gpurt_hip.c
  * have the code that differs between the two drivers: choosing a device for the calling thread,
  * describing a device, compiler options, copies between devices.
  */
@@ -31,6 +32,7 @@ typedef struct fxi_rt_device {
     int id;             /* its number in the driver */
     fxi_rt_context context;
     fxi_rt_stream work, upload;
+    fxi_rt_stream exchange; /* NULL: not made yet. Protected by the device's lock */
     /* The stream of launches and library calls: `work`, or one that records. Protected by the
      * device's lock. */
     fxi_rt_stream launches;
@@ -126,6 +128,8 @@ void fxi_rt_find_graphs(void);
 
 /* Does the step's communicator work on memory of these devices? fx_backend.collective. */
 bool fxi_rt_takes(fx_device *device, const fx_step *step);
+/* fx_backend.begin */
+void *fxi_rt_collective_begin(fx_device *device, const fx_step *step, const void *in, void *out);
 /* Adds the call of the communicator for such a step. */
 bool fxi_rt_collective(struct fxi_gpu_builder *b);
 

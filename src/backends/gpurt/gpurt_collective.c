@@ -1,13 +1,19 @@
 /* gpurt_collective.c: collective steps whose communicator works on device memory: with NCCL, RCCL
  * or an MPI that supports it.
  *
- * The backend calls none of these libraries: it passes its stream to the communicator. The
+ * The backend calls none of these libraries: it passes a stream to the communicator. The
  * communicator runs the operation after the work that is queued there, and waits until the
  * operation has ended: only a waiting host can give up on members that are gone.
+ *
+ * For a step that runs at once this is the stream `work`. A step that is begun has the stream
+ * `exchange`, and a thread of the communicator waits instead. That thread lets `exchange` wait for
+ * the operand when it begins the operation, not when the plan begins the step: otherwise an
+ * operation would also wait for the operands of later ones.
  */
 #include "gpurt.h"
 
 #include "gpu_build.h"
+#include "gpu_gate.h"
 #include "gpurt_library.h"
 
 #include <stdio.h>
@@ -23,14 +29,36 @@ bool fxi_rt_takes(fx_device *device, const fx_step *step)
 /* If the query fails, the next call that waits for the device reports the error with its name. */
 static int pending(const fx_device_queue *queue)
 {
-    const fxi_rt_device *d = fxi_rt_of(queue->data);
-    const int error = fxi_rt_select(d) ? -1 : fxi_rt.StreamQuery(d->work);
+    if (fxi_gpu_enter())
+        return -1;
+    const int error =
+        fxi_rt_select(fxi_rt_of(queue->data)) ? -1 : fxi_rt.StreamQuery(queue->stream);
+    fxi_gpu_leave();
     return error == 0 ? 0 : error == FXI_RT_NOT_READY ? 1 : -1;
 }
 
 static int select_device(const fx_device_queue *queue)
 {
-    return fxi_rt_select(fxi_rt_of(queue->data)) ? -1 : 0;
+    if (fxi_gpu_enter())
+        return -1;
+    const int error = fxi_rt_select(fxi_rt_of(queue->data));
+    fxi_gpu_leave();
+    return error ? -1 : 0;
+}
+
+/* If the stream cannot wait, the host does. If that fails too, the device has an error, which
+ * `pending` finds. */
+static void follow(const fx_device_queue *queue)
+{
+    const fxi_rt_device *d = fxi_rt_of(queue->data);
+    if (fxi_gpu_enter())
+        return;
+    if (fxi_rt_select(d) == 0) {
+        if (fxi_rt.StreamWait(queue->stream, queue->mark, 0) != 0)
+            (void)fxi_rt.StreamSync(d->work);
+        fxi_rt.EventDestroy(queue->mark);
+    }
+    fxi_gpu_leave();
 }
 
 static fx_status read_memory(const fx_device_queue *queue, void *to, const void *from, size_t bytes)
@@ -51,8 +79,29 @@ static void *alloc(const fx_device_queue *queue, size_t bytes)
 
 static fx_status copy_memory(const fx_device_queue *queue, void *to, const void *from, size_t bytes)
 {
-    fx_device *device = (fx_device *)(uintptr_t)queue->data;
-    return fxi_rt_copy(device, to, device, from, bytes);
+    fxi_rt_device *d = fxi_rt_of(queue->data);
+    if (!fxi_gpu_enter_for(queue->data, "copy"))
+        return FX_STATUS_DEVICE;
+    fx_status status = fxi_gpu_check(&d->gpu, "copy", "selecting the device", fxi_rt_select(d));
+    if (!status)
+        status =
+            FXI_RT_TRY(d, "copy", CopyAsync, (to, (void *)(uintptr_t)from, bytes, queue->stream));
+    fxi_gpu_leave();
+    return status;
+}
+
+static fx_device_queue queue_of(const fx_device *device, fxi_rt_stream stream)
+{
+    return (fx_device_queue){.backend = fxi_rt_backend,
+                             .stream = stream,
+                             .data = device,
+                             .pending = pending,
+                             .select = select_device,
+                             .read = read_memory,
+                             .write = write_memory,
+                             .alloc = alloc,
+                             .copy = copy_memory,
+                             .follow = follow};
 }
 
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
@@ -60,15 +109,7 @@ static fx_status run(fx_device *device, void *state, void *const *buffers, const
     fxi_rt_device *d = fxi_rt_of(device);
     const fx_step *step = state;
     const fx_communicator *c = fx_step_collective(step)->what.communicator;
-    const fx_device_queue queue = {.backend = fxi_rt_backend,
-                                   .stream = d->work,
-                                   .data = device,
-                                   .pending = pending,
-                                   .select = select_device,
-                                   .read = read_memory,
-                                   .write = write_memory,
-                                   .alloc = alloc,
-                                   .copy = copy_memory};
+    const fx_device_queue queue = queue_of(device, d->work);
     char why[500] = "", text[700];
     fx_status status = fxi_rt_library_enter(d, operation);
     if (status)
@@ -103,4 +144,43 @@ bool fxi_rt_collective(fxi_gpu_builder *b)
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
     fxi_gpu_buffer(c, 1, FXI_GPU_OUT, 0);
     return true;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+/* Makes the stream `exchange`, and an event after the work that is queued now. NULL: one of them
+ * failed. */
+static fxi_rt_event mark_operand(fxi_rt_device *d)
+{
+    fxi_rt_event mark = NULL;
+    if (fxi_rt_select(d) != 0 ||
+        (!d->exchange && fxi_rt.StreamCreate(&d->exchange, FXI_RT_NON_BLOCKING) != 0) ||
+        fxi_rt.EventCreate(&mark, FXI_RT_NO_TIMES) != 0)
+        return NULL;
+    if (fxi_rt.EventRecord(mark, d->work) == 0)
+        return mark;
+    fxi_rt.EventDestroy(mark);
+    return NULL;
+}
+
+/* Errors are not recorded: cflux then runs the step at once, which finds them again. */
+void *fxi_rt_collective_begin(fx_device *device, const fx_step *step, const void *in, void *out)
+{
+    fxi_rt_device *d = fxi_rt_of(device);
+    const fx_communicator *c = fx_step_collective(step)->what.communicator;
+    void *ticket = NULL;
+    if (fxi_gpu_lost(&d->gpu.health) || fxi_gpu_enter())
+        return NULL;
+    fxi_mutex_lock(&d->gpu.lock);
+    fxi_rt_event mark = mark_operand(d);
+    fxi_mutex_unlock(&d->gpu.lock);
+    if (mark) {
+        fx_device_queue queue = queue_of(device, d->exchange);
+        queue.mark = mark;
+        ticket = c->begin_on(c, &queue, step, in, out);
+        if (!ticket)
+            fxi_rt.EventDestroy(mark);
+    }
+    fxi_gpu_leave();
+    return ticket;
 }

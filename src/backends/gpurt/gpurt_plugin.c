@@ -47,8 +47,9 @@ static const char *part(const char *name)
 }
 
 #ifdef FXI_AMDGPU
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("AMDGPU", open_backend, info, part, fxi_rt_takes, NULL);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("AMDGPU", open_backend, info, part, fxi_rt_takes,
+                                    fxi_rt_collective_begin, NULL);
 #else
-FX_BACKEND_PLUGIN =
-    FXI_GPU_BACKEND("CUDA", open_backend, info, part, fxi_rt_takes, fxi_gpu_backend_attention);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("CUDA", open_backend, info, part, fxi_rt_takes,
+                                    fxi_rt_collective_begin, fxi_gpu_backend_attention);
 #endif

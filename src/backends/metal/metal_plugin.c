@@ -37,4 +37,4 @@ static fx_status info(fx_device *device)
     return FX_OK;
 }
 
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("Metal", open_backend, info, fxi_metal_part, NULL, NULL);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("Metal", open_backend, info, fxi_metal_part, NULL, NULL, NULL);

@@ -36,4 +36,4 @@ static fx_status info(fx_device *device)
     return FX_OK;
 }
 
-FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open_backend, info, NULL, NULL, NULL);
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open_backend, info, NULL, NULL, NULL, NULL);
