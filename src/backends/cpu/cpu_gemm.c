@@ -309,14 +309,19 @@ static void divide(product *p)
     const double cost = fxi_cpu_cost(0, 2.0 * (double)p->g.m * (double)p->g.n * (double)p->g.k) *
                         (double)p->size / sizeof(float);
     p->parts = fxi_cpu_parts(tiles * panels, cost);
-    const int64_t want = fxi_cpu_min(p->parts, PARTS), rows = ROWS / p->mr;
+    /* Two threads share an even number of parts evenly. */
+    const int64_t want = fxi_cpu_min(p->parts + (p->parts > 1 && p->parts % 2), PARTS),
+                  rows = ROWS / p->mr;
+    /* Columns are not divided if packing A takes much of the time: their parts would pack it
+     * again. */
+    const bool thin = p->pack_a && panels <= FEW_PANELS;
     p->row_parts = (tiles + rows - 1) / rows;
     /* Of 9 or 11 parts, one of two threads would compute one more than the other. */
     if (p->row_parts > want)
         p->row_parts = fxi_cpu_round_up(p->row_parts, EVEN);
-    /* At least two tiles of rows for a part: its packed rows serve all panels of B. */
+    /* Else at least two tiles of rows for a part: its packed rows serve all panels of B. */
     if (p->row_parts < want)
-        p->row_parts = fxi_cpu_min(want, (tiles + 1) / 2);
+        p->row_parts = fxi_cpu_min(want, thin ? tiles : (tiles + 1) / 2);
     p->column_parts = fxi_cpu_min(panels, (want + p->row_parts - 1) / p->row_parts);
     if (p->parts > 1)
         p->parts = p->row_parts * p->column_parts;
