@@ -110,6 +110,33 @@ static void large_products_in_threads(void **state)
     fx_set_num_threads(before);
 }
 
+/* Rows of A whose distance is a multiple of 4096 bytes are packed by blocks, and the terms and rows
+ * that are left by squares or one by one (cpu_isa_gemm.h). */
+static void rows_of_the_same_cache_sets(void **state)
+{
+    (void)state;
+    enum { M = 70, N = 19, K = 1001, APART = 1024 };
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++) {
+        operand a = matrix(dtype, DENSE, M, APART, true), b = matrix(dtype, DENSE, K, N, false),
+                out = matrix(dtype, DENSE, M, N, false);
+        a.t.shape[0] = K;
+        const fx_attr attr = {.matmul = {true, false}};
+        assert_int_equal(
+            run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out)
+                .status,
+            FX_OK);
+        for (int64_t e = 0; e < M * N; e++) {
+            double want = 0, size = 0;
+            for (int64_t p = 0; p < K; p++) {
+                const double v = element4(&a, p, e % M, 0, 0) * element4(&b, p, e / M, 0, 0);
+                want += v, size += fabs(v);
+            }
+            check_close(element(&out, e), want, epsilon_of(dtype), epsilon_of(dtype) * size);
+        }
+        drop_operand(&a), drop_operand(&b), drop_operand(&out);
+    }
+}
+
 /* Sums so long that packed B exceeds the last-level cache: it is packed for a part of the sum at a
  * time, and in the second case also for some columns at a time. Some elements against the sum in
  * double; the same bits from any number of threads, and as in a product of the first columns alone,
@@ -306,6 +333,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(types_layouts_and_transposes),
     cmocka_unit_test(sizes_at_the_edges),
     cmocka_unit_test(large_products_in_threads),
+    cmocka_unit_test(rows_of_the_same_cache_sets),
     cmocka_unit_test(long_sums),
     cmocka_unit_test(batches_broadcast),
     cmocka_unit_test(failing_allocations),

@@ -20,6 +20,7 @@
 #include <math.h>
 #include <float.h>
 
+#define FXI_INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
 #define FXI_IVDEP  _Pragma("clang loop vectorize(assume_safety)")
 #define FXI_UNROLL _Pragma("clang loop unroll(full)")
@@ -52,6 +53,7 @@
 #include "cpu_isa_ops.h"
 #include "cpu_isa_reduce.h"
 #include "cpu_isa_fused.h"
+#include "cpu_isa_transpose.h"
 #include "cpu_isa_gemm.h"
 #include "cpu_isa_gemv.h"
 #include "cpu_isa_attention.h"
@@ -63,7 +65,6 @@
 #include "cpu_isa_random.h"
 #include "cpu_isa_mask.h"
 #include "cpu_isa_scan.h"
-#include "cpu_isa_transpose.h"
 
 const fxi_simd FXI_ISA_NAME = {
     .name = FXI_ISA_LABEL,
