@@ -52,7 +52,8 @@ static bool same_value(const row_group *q, int32_t a, int32_t b)
     const fxi_node *x = q->b->g->nodes[a], *y = q->b->g->nodes[b];
     if (x->op != y->op || x->dtype != y->dtype || x->nin != y->nin || x->ndim != y->ndim ||
         memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) != 0 ||
-        memcmp(&x->attr, &y->attr, sizeof x->attr) != 0)
+        memcmp(x->attr.words, y->attr.words, fxi_ops[x->op].attr_words * sizeof *x->attr.words) !=
+            0)
         return false;
     for (int k = 0; k < x->nin; k++)
         if (input_of(q, a, k) != input_of(q, b, k))

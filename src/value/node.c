@@ -163,12 +163,10 @@ void fxi_sink_check(fxi_context *c, fxi_node *n)
         fxi_sink_add(c, n);
 }
 
-/* Input `in` has lost a pending consumer. If it has no other, it is a sink again. */
-static void consumer_gone(fxi_context *c, fxi_node *in)
+/* The pending input `in` has lost a pending consumer. If it has no other, it is a sink again. */
+static inline void consumer_gone(fxi_context *c, fxi_node *in)
 {
-    if (in->data || in->owner != c->id)
-        return;
-    if (--in->consumers == 0 && in->handles > 0 && !in->next && !in->used)
+    if (in->owner == c->id && --in->consumers == 0 && in->handles > 0 && !in->next && !in->used)
         fxi_sink_add(c, in);
 }
 
@@ -265,7 +263,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
     if (attr)
         n->attr = *attr;
     else
-        memset(&n->attr, 0, sizeof n->attr);
+        n->attr.words[0] = 0;
     n->grad = c->grad;
     for (int i = 0; i < nin; i++)
         fxi_node_capture(in[i], &inputs[i]);
@@ -283,19 +281,20 @@ static inline bool drop_ref(fxi_node *n)
            __atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* Releases the inputs of n. Those that lost their last reference are added to the list `dying`. */
+/* Releases the inputs of n. Those that lost their last reference are added to the list `dying`.
+ * They have no handles, so they are not in a list of sinks. */
 static inline void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
 {
     const bool pending = !n->data;
     fxi_node *const *at = n->in, *const *end = at + n->nin, *list = *dying;
     for (; at < end; at++) {
         fxi_node *in = *at;
-        if (pending)
-            consumer_gone(c, in);
+        const bool waited = pending && !in->data;
         if (drop_ref(in)) {
-            fxi_sink_remove(in);
             in->next = list;
             list = in;
+        } else if (waited) { /* else another thread may have freed it */
+            consumer_gone(c, in);
         }
     }
     *dying = list;
@@ -309,7 +308,6 @@ static void free_nodes(fxi_context *c, fxi_node *dying)
     while (dying) {
         fxi_node *n = dying;
         dying = n->next;
-        n->next = NULL;
         const bool foreign = n->owner != c->id && (n->nin > 0 || n->tape > 0);
         if (foreign && n->nin == 0) { /* only the node must be returned; its data is freed here */
             fxi_data_free(n->data);
@@ -341,7 +339,6 @@ void fxi_node_release(fxi_node *n)
 {
     if (!drop_ref(n))
         return;
-    fxi_sink_remove(n);
     n->next = NULL;
     free_nodes(fxi_here(), n);
 }

@@ -91,9 +91,8 @@ struct fxi_node {
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */
     fxi_node *inl[3];
     int64_t shape[FX_MAX_DIMS];
-    fx_attr attr;
     uint64_t seq; /* order of creation within the thread: inputs before consumers */
-    /* A new node is zero from here on. */
+    /* A new node is zero from here to `attr`. */
     int32_t tape; /* its entry on the tape of its training step, from 1; 0: none; or
                      FXI_TAPE_COPY */
     int32_t leaf; /* its number among the leaves of the thread's tape, if that leaf is this node */
@@ -101,6 +100,7 @@ struct fxi_node {
     uint32_t calm; /* equal to the context's: reads nothing that updates replace (sinks.c) */
     /* The handle in which an update replaced this value, else NULL; atomic. */
     const fx_array *rebound;
+    fx_attr attr; /* of an operation without attributes only the first word is set, to 0 */
 };
 _Static_assert(sizeof(void *) != 8 ||
                    (sizeof(fxi_node) > 256 && sizeof(fxi_node) <= FXI_SPARE_BYTES),

@@ -33,8 +33,10 @@ bool fxi_nodes_copy(fxi_context *c, int n, const fxi_copied_node *list, const fx
                        e->whole ? like->device : NULL, e->nin, x->inl);
         x->refs = 0; /* its readers and the caller count */
         x->weak = e->weak;
-        memcpy(x->shape, like->shape, sizeof x->shape);
-        x->attr = e->attr;
+        memcpy(x->shape, like->shape, 2 * sizeof *x->shape);
+        for (int i = 2; i < like->ndim; i++)
+            x->shape[i] = like->shape[i];
+        x->attr.literal = e->attr.literal;
         for (int i = 0; i < e->nin; i++)
             fxi_node_capture(values[e->in[i]], &x->inl[i]);
     }

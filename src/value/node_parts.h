@@ -35,7 +35,7 @@ static inline void fxi_node_begin(fxi_context *c, fxi_node *n, fx_op op, fx_dtyp
     /* Each call clears at most 80 bytes: for more, gcc 12 emits `rep stos`, which takes longer than
      * everything else here. */
     memset(&n->data, 0, offsetof(fxi_node, inl) - offsetof(fxi_node, data));
-    memset(&n->tape, 0, sizeof *n - offsetof(fxi_node, tape));
+    memset(&n->tape, 0, offsetof(fxi_node, attr) - offsetof(fxi_node, tape));
     n->refs = 1;
     n->op = (uint8_t)op;
     n->dtype = (uint8_t)dtype;
