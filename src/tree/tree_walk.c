@@ -24,7 +24,7 @@ enum { MOST_TREES = 8 };
  * it. */
 enum { OPEN = 1, FRUITFUL = 2 };
 
-enum { FIRST_ROWS = 32, FIRST_WIDTH = 4, FIRST_BUCKETS = 2 * FIRST_ROWS };
+enum { FIRST_ROWS = 64, FIRST_WIDTH = 4, FIRST_BUCKETS = 2 * FIRST_ROWS };
 typedef struct row_set {
     int width;            /* objects in a row */
     int stride;           /* pointers in a row: one more if it has a value */
@@ -203,11 +203,12 @@ static __attribute__((noinline)) bool meets_again(walking *w, const fx_spot *at,
     return !w->stopped && w->how->every_path && (w->met.flags[row] & FRUITFUL);
 }
 
-/* Visits a spot, unless that has been done. Returns its row; −1 if out of memory. */
-static int32_t walk_spot(walking *w, const fx_spot *at);
+/* Visits a spot, unless that has been done. If positions have values, w->valued->value is that of
+ * the spot afterwards. Inline, because most spots are arrays, which take few instructions. */
+static inline __attribute__((always_inline)) void walk_spot(walking *w, const fx_spot *at);
 
 /* Adds the value of a child, for `leave` of its parent. */
-static void add_value(walking *w, int32_t row)
+static inline void add_value(walking *w)
 {
     if (w->stopped)
         return;
@@ -216,7 +217,7 @@ static void add_value(walking *w, int32_t row)
         fail_memory(w);
         return;
     }
-    w->values[w->nvalues++] = row_at(&w->met, row)[w->met.width];
+    w->values[w->nvalues++] = w->valued->value;
 }
 
 /* Item k of a field that the type of x has. */
@@ -253,9 +254,9 @@ static void walk_field(walking *w, const fx_spot *parent, const fx_field *f, int
         row[0] = item_of(parent->objects[0], f, k);
         for (int t = 1; t < w->met.width; t++)
             row[t] = child_at(parent->objects[t], type, f, k, at.child);
-        const int32_t number = walk_spot(w, &at);
+        walk_spot(w, &at);
         if (w->valued)
-            add_value(w, number);
+            add_value(w);
     }
 }
 
@@ -295,12 +296,15 @@ static __attribute__((noinline)) void enter(walking *w, const fx_spot *at, int32
         w->stopped = true;
 }
 
-static int32_t walk_spot(walking *w, const fx_spot *at)
+static inline __attribute__((always_inline)) void walk_spot(walking *w, const fx_spot *at)
 {
     bool is_new;
     const int32_t row = row_number(&w->met, at->objects, &is_new);
-    if (!is_new && !meets_again(w, at, row))
-        return row;
+    if (!is_new && !meets_again(w, at, row)) {
+        if (w->valued && row >= 0)
+            w->valued->value = row_at(&w->met, row)[w->met.width];
+        return;
+    }
     if (w->valued)
         w->valued->value = at->objects[0];
     const int64_t before = w->taken;
@@ -315,7 +319,6 @@ static int32_t walk_spot(walking *w, const fx_spot *at)
         row_at(&w->met, row)[w->met.width] = w->valued->value;
     if (w->taken > before)
         w->met.flags[row] |= FRUITFUL;
-    return row;
 }
 
 static fx_status walk(const fx_tree_walker *how, void *const *trees, fxi_valued_walk *valued)

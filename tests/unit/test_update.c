@@ -363,7 +363,7 @@ static void adjusted_without_memory(void **test)
     for (int64_t k = 0;; k++) {
         FX_SCOPE;
         void *model = fx_tuple(numbers(1, 2), numbers(3, 4)), *nested = model;
-        for (int i = 0; i < 40; i++)
+        for (int i = 0; i < 80; i++)
             nested = fx_tuple(nested);
         void *state = fx_setup(fx_adam(.eta = 0.5), nested);
         fxi_fault_set(k);
