@@ -291,7 +291,8 @@ static void contribute(sweep *s, entry *e, fx_array *g)
     }
     if (!zero_pad(g, e)) {
         add(s, e, g);
-        s->status = fx_array_status(e->gradient);
+        if (!fxi_array_ok(e->gradient))
+            s->status = fx_array_status(e->gradient);
     } else if (fxi_grow(&e->pads, &e->pad_capacity, e->npads + 1, sizeof *e->pads)) {
         fxi_retain(g);
         e->pads[e->npads++] = g;
@@ -326,32 +327,39 @@ enum { INLINE_INPUTS = 8 };
 static void apply_rule(sweep *s, entry *e)
 {
     fxi_node *n = e->node;
-    fx_array *in_small[INLINE_INPUTS] = {0}, *gx_small[INLINE_INPUTS] = {0};
+    fx_array *in_small[INLINE_INPUTS], *gx_small[INLINE_INPUTS];
+    entry *to_small[INLINE_INPUTS];
     bool need_small[INLINE_INPUTS];
-    const bool small = n->nin <= INLINE_INPUTS;
-    fx_array **in = small ? in_small : fxi_calloc((size_t)n->nin, sizeof *in);
-    fx_array **gx = small ? gx_small : fxi_calloc((size_t)n->nin, sizeof *gx);
-    bool *need = small ? need_small : fxi_calloc((size_t)n->nin, sizeof *need);
-    if (in && gx && need) {
+    const int nin = n->nin;
+    const bool small = nin <= INLINE_INPUTS;
+    fx_array **in = small ? in_small : fxi_malloc((size_t)nin * sizeof *in);
+    fx_array **gx = small ? gx_small : fxi_malloc((size_t)nin * sizeof *gx);
+    entry **to = small ? to_small : fxi_malloc((size_t)nin * sizeof *to);
+    bool *need = small ? need_small : fxi_malloc((size_t)nin * sizeof *need);
+    if (in && gx && to && need) {
         fx_array *out = NULL;
-        for (int i = 0; i < n->nin; i++)
-            need[i] = entry_of(s, n->in[i]) != NULL;
+        for (int i = 0; i < nin; i++) {
+            in[i] = gx[i] = NULL;
+            to[i] = entry_of(s, n->in[i]);
+            need[i] = to[i] != NULL;
+        }
         fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, &out, e->gradient, need, gx});
         if (s->c->sweep != s->mark)
             renumber(s);
-        bool made = !out || !fx_is_error(out); /* all handles that the rule asked for exist */
-        for (int i = 0; i < n->nin; i++)
-            made &= !in[i] || !fx_is_error(in[i]);
+        bool made = !out || fxi_array_ok(out); /* all handles that the rule asked for exist */
+        for (int i = 0; i < nin; i++)
+            made &= !in[i] || fxi_array_ok(in[i]);
         s->status = made ? s->status : FX_STATUS_MEMORY;
-        for (int i = 0; i < n->nin && s->status == FX_OK; i++)
-            if (need[i] && gx[i])
-                contribute(s, entry_of(s, n->in[i]), gx[i]);
+        for (int i = 0; i < nin && s->status == FX_OK; i++)
+            if (to[i] && gx[i])
+                contribute(s, to[i], gx[i]);
     } else {
         s->status = out_of_memory();
     }
     if (!small) {
         fxi_free(in);
         fxi_free(gx);
+        fxi_free(to);
         fxi_free(need);
     }
 }
@@ -457,7 +465,7 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
     for (int32_t i = s->norder - 1; i >= 0 && s->status == FX_OK; i--) {
         entry *e = &s->entries[s->order[i]];
         s->status = add_pads(s, e);
-        if (s->status != FX_OK || !e->leads || !e->gradient || e->start || !passes(s, e->node))
+        if (s->status != FX_OK || !e->leads || !e->gradient || e->start || !e->passes)
             continue;
         apply_rule(s, e);
         if (s->c->scope != s->scope || s->scope->objects >= MANY_HANDLES)

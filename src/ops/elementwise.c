@@ -66,8 +66,18 @@ static inline bool meets(const fxi_node *main, const fxi_node *other)
            (other->ndim == 0 || fxi_same_shape(other, main));
 }
 
-/* The usual case, without the general rules: floating-point operands of one type, shape and device,
- * or one of them a number. NULL: not the usual case. */
+/* The same, but `other` is broadcast along axes of size 1, as the bias of a layer. */
+static bool widens(const fxi_node *main, const fxi_node *other)
+{
+    bool fits = other->dtype == main->dtype && other->ndim == main->ndim && !other->weak &&
+                (other->device == main->device || !other->device || !main->device);
+    for (int i = 0; i < main->ndim && fits; i++)
+        fits = other->shape[i] == main->shape[i] || other->shape[i] == 1;
+    return fits;
+}
+
+/* The usual case, without the general rules: floating-point operands of one type and device, one of
+ * which has the shape of the result, or one of them a number. NULL: not the usual case. */
 static fx_array *plain_binary(fx_op op, enum type_rule rule, const fxi_arg *a, const fxi_arg *b)
 {
     fxi_context *c = fxi_begin();
@@ -76,27 +86,32 @@ static fx_array *plain_binary(fx_op op, enum type_rule rule, const fxi_arg *a, c
         return NULL;
     const int first = in[0] && (in[0]->ndim > 0 || !in[1]) ? 0 : 1;
     const fxi_node *main = in[first], *other = in[1 - first];
-    if (!main || main->weak || !fxi_is_float(main->dtype) || (other && !meets(main, other)))
+    if (!main || main->weak || !fxi_is_float(main->dtype))
         return NULL;
-    const fx_dtype type = rule == COMPARE ? FX_DTYPE_BOOL : (fx_dtype)main->dtype;
+    const bool met = other && meets(main, other);
+    if (other && !met && !widens(main, other))
+        return NULL;
+    const fx_dtype type = (fx_dtype)main->dtype;
     if (!other)
-        in[1 - first] = fxi_literal_node(first == 0 ? b : a, (fx_dtype)main->dtype);
+        in[1 - first] = fxi_literal_node(first == 0 ? b : a, type);
+    else if (!met)
+        in[1 - first] = fxi_node_new(c, FX_OP_EXPAND, type, main->ndim, main->shape, other->device,
+                                     NULL, 1, &in[1 - first]);
     if (!in[1 - first])
         return fx_error_array(FX_STATUS_MEMORY);
     fx_device *device = main->device || !other ? main->device : other->device;
-    fxi_node *node = fxi_node_new(c, op, type, main->ndim, main->shape, device, NULL, 2, in);
-    if (!other)
+    fxi_node *node = fxi_node_new(c, op, rule == COMPARE ? FX_DTYPE_BOOL : type, main->ndim,
+                                  main->shape, device, NULL, 2, in);
+    if (!met)
         fxi_node_release(in[1 - first]);
     return fxi_array_take(node);
 }
 
-static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
+static __attribute__((noinline)) fx_array *any_binary(fx_op op, enum type_rule rule, fxi_arg a,
+                                                      fxi_arg b)
 {
     const char *name = fxi_ops[op].name;
     fxi_operand o[2];
-    fx_array *plain = plain_binary(op, rule, &a, &b);
-    if (plain)
-        return plain;
     const fx_status s = fxi_resolve(name, (fxi_arg[]){a, b}, 2, o);
     if (s != FX_OK)
         return give_up(o, 2, s);
@@ -108,6 +123,12 @@ static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
     if (rule == REAL && !fxi_is_float((int)type))
         type = FX_DTYPE_F32;
     return finish(op, name, o, 0, 2, type, rule == COMPARE ? FX_DTYPE_BOOL : type);
+}
+
+static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
+{
+    fx_array *plain = plain_binary(op, rule, &a, &b);
+    return plain ? plain : any_binary(op, rule, a, b);
 }
 
 /* x^n for an integer literal n: the exponent is an attribute, so that powers of integers stay

@@ -100,15 +100,15 @@ fx_array *fx_batched_mul(fx_array *a, fx_array *b)
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Sums g over the batch axes along which x was broadcast. */
-static fx_array *unbroadcast(fx_array *g, const fx_array *x)
+static fx_array *unbroadcast(fx_array *g, const fxi_node *x)
 {
-    if (fx_is_error(g) || (fxi_array_ok(x) && fxi_same_shape(g->node, x->node)))
+    if (!fxi_array_ok(g) || fxi_same_shape(g->node, x))
         return g;
     unsigned mask = 0;
     for (int i = 2; i < fx_ndims(g); i++)
-        if (fx_size(g, i) != fx_size(x, i))
+        if (g->node->shape[i] != (i < x->ndim ? x->shape[i] : 1))
             mask |= FXI_AXIS_BIT(i);
-    return fxi_reshaped_like(fxi_reduce(FX_REDUCE_SUM, g, mask, "sum"), x);
+    return fxi_reshape(fxi_reduce(FX_REDUCE_SUM, g, mask, "sum"), x->ndim, x->shape);
 }
 
 RULE(MATMUL)
@@ -117,9 +117,9 @@ RULE(MATMUL)
     if (a->need[0])
         a->gx[0] = unbroadcast(ta ? fxi_matmul_node(tb, true, Y, G, "matmul")
                                   : fxi_matmul_node(false, !tb, G, Y, "matmul"),
-                               X);
+                               a->node->in[0]);
     if (a->need[1])
         a->gx[1] = unbroadcast(tb ? fxi_matmul_node(true, ta, G, X, "matmul")
                                   : fxi_matmul_node(!ta, false, X, G, "matmul"),
-                               Y);
+                               a->node->in[1]);
 }

@@ -341,7 +341,7 @@ fx_array *fxi_reshaped_like(fx_array *y, const fx_array *x)
 
 RULE(RESHAPE)
 {
-    a->gx[0] = fxi_reshaped_like(G, X);
+    a->gx[0] = fxi_reshape(G, a->node->in[0]->ndim, a->node->in[0]->shape);
 }
 
 RULE(PERMUTE)
@@ -356,7 +356,7 @@ RULE(PERMUTE)
  * numbers for less work. */
 static fx_array *summed(fx_array *g, unsigned mask)
 {
-    if (fx_is_error(g) || g->node->data || g->node->op != FX_OP_NEG)
+    if (!fxi_array_ok(g) || g->node->data || g->node->op != FX_OP_NEG)
         return fxi_reduce(FX_REDUCE_SUM, g, mask, "sum");
     return fx_neg(fxi_reduce(FX_REDUCE_SUM, fxi_array_of(g->node->in[0]), mask, "sum"));
 }

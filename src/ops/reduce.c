@@ -114,7 +114,8 @@ RULE(REDUCE)
     const unsigned mask = (unsigned)a->node->attr.reduce.mask;
     const fx_dtype type = (fx_dtype)a->node->in[0]->dtype;
     if (kind == FX_REDUCE_SUM) { /* a wide sum has a wide gradient */
-        a->gx[0] = expand_like(fx_eltype(G) == type ? G : fx_cast(G, type), X);
+        const fxi_node *x = a->node->in[0];
+        a->gx[0] = fxi_expand(G->node->dtype == x->dtype ? G : fx_cast(G, type), x->ndim, x->shape);
     } else if (kind == FX_REDUCE_PROD) {
         a->gx[0] = product_gradient(a, mask);
     } else if (kind == FX_REDUCE_SQDEV) { /* 2·(x − mean): the part through the mean sums to 0 */
