@@ -7,7 +7,7 @@ other. The exchange of a bucket begins when its last gradient has been computed 
 
     begin(k) = max(ready(k), end(k−1))    end(k) = begin(k) + cost(bytes(k))    training step = end(last)
 
-An exchange of all buckets after the backward pass takes a training step of T + Σ cost(bytes(k)). The efficiency of n ranks with a batch of
+With an exchange of all buckets after the backward pass, a training step takes T + Σ cost(bytes(k)). The efficiency of n ranks with a batch of
 fixed size each is T / training step. Two functions give the cost of an all-reduce: `nccl` for GPUs, and `over_mpi` for host memory of
 several machines.
 

@@ -652,7 +652,7 @@ typedef struct fx_run {
 typedef struct fx_device_queue {
     const char *backend; /* "CUDA", "AMDGPU" */
     void *stream;        /* the driver's: a CUstream or hipStream_t. The calling thread has selected
-                            its device */
+                            its device, except for begin_on */
     const void *data;    /* private to the backend */
     void *mark;          /* private to the backend */
     /* Returns 0 if all queued work has ended, 1 if not, −1 if the device failed. */
@@ -668,9 +668,14 @@ typedef struct fx_device_queue {
     void *(*alloc)(const struct fx_device_queue *self, size_t bytes);
     /* Queues a copy within the device's memory; on failure the error is recorded. */
     fx_status (*copy)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes);
-    /* For begin_on: makes work queued from now on wait until the operand has been computed. Called
-     * once for each operation that is begun, also for one that is not run. */
-    void (*follow)(const struct fx_device_queue *self);
+    /* For begin_on only. For each operation that is begun, the communicator calls either `enter` in
+     * the thread that runs it, or `forget` if it does not run it. `enter` selects the device for
+     * the thread, and makes work queued from now on wait until the operand has been computed. It
+     * returns −1 if that failed, or 0; then the process does not end before the thread has called
+     * `leave`, after the operation. */
+    int (*enter)(const struct fx_device_queue *self);
+    void (*leave)(const struct fx_device_queue *self);
+    void (*forget)(const struct fx_device_queue *self);
 } fx_device_queue;
 
 /* The participants in collective operations: processes, or devices. Each member must call the same
@@ -703,8 +708,9 @@ struct fx_communicator {
      * must call `run`. If `begin` itself is NULL, no step can be begun. */
     void *(*begin)(const fx_communicator *self, const fx_step *step, const void *in, void *out);
     /* As `begin`, for a step that `run_on` could run. `queue` is not the queue in which the device
-     * computes; its functions except `read`, `write` and `alloc` may be called by any thread until
-     * `finish` returns. Copies *queue if it returns a pointer. NULL: no such step can be begun. */
+     * computes. If begin_on returns a pointer, it has copied *queue; until the operation has ended,
+     * one other thread may call its functions except `read`, `write` and `alloc`. NULL: no such
+     * step can be begun. */
     void *(*begin_on)(const fx_communicator *self, const fx_device_queue *queue,
                       const fx_step *step, const void *in, void *out);
     /* Waits for a step that has been begun. Called once for each, in the same order. The status and

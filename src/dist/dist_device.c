@@ -139,14 +139,14 @@ static void abandon(fx_dist *d)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Without a time limit: the work before an operation is not a part of it. */
+/* Without a time limit: work of this GPU alone is not a part of the operation. */
 fx_status fxi_dist_wait_for_own_work(const fx_device_queue *queue, char *why, size_t size)
 {
     int pending;
     const double begin = fxi_clock();
     while ((pending = queue->pending(queue)) == 1)
-        if (fxi_clock() - begin > 0.001) /* a short step is not worth a sleep */
-            fxi_sleep_milliseconds(1);
+        if (fxi_clock() - begin > 0.0005) /* a short step is not worth a sleep */
+            fxi_sleep_microseconds(100);
     if (pending == 0)
         return FX_OK;
     snprintf(why, size, "its GPU failed");

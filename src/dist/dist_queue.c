@@ -13,6 +13,7 @@
  */
 #include "dist_group.h"
 
+#include "clock.h"
 #include "memory.h"
 #include "this_process.h"
 #include "timeline.h"
@@ -36,7 +37,7 @@ typedef struct fxi_dist_ticket {
 static void drop(const fxi_dist_queue *q, ticket *t)
 {
     if (t->on_device)
-        t->queue.follow(&t->queue);
+        t->queue.forget(&t->queue);
     t->status = q->failed;
     snprintf(t->why, sizeof t->why, "%s", q->why);
     t->ended = true;
@@ -57,17 +58,38 @@ static void ended(fxi_dist_queue *q, ticket *t)
     fxi_cond_wake_all(&q->changed);
 }
 
-/* If the device cannot be selected, the operation itself finds that, and tells the other members.
- * The plan reads the result in another queue, so copies of the result must have ended. */
+static int has_failed(const fx_device_queue *queue)
+{
+    (void)queue;
+    return -1;
+}
+
+/* After a failure, work that was queued may still use the memory, which the plan will free: waits
+ * for it, but not for ever. */
+static void wait_after_failure(const fx_dist *d, const fx_device_queue *queue)
+{
+    const double begin = fxi_clock();
+    while (queue->pending(queue) == 1 && fxi_clock() - begin < d->limit)
+        fxi_sleep_milliseconds(1);
+}
+
+/* If the queue cannot wait for the operand, the operation finds that the device has failed, and
+ * tells the other members. The plan reads the result in another queue, so copies of the result must
+ * have ended before. */
 static void run_on_device(const fx_dist *d, ticket *t)
 {
-    const fx_device_queue *queue = &t->queue;
-    (void)queue->select(queue);
-    queue->follow(queue);
+    fx_device_queue *queue = &t->queue;
+    const bool entered = queue->enter(queue) == 0;
+    if (!entered)
+        queue->pending = has_failed;
     t->status =
         fxi_dist_run_on_now(&d->communicator, queue, t->step, t->in, t->out, t->why, sizeof t->why);
     if (t->status == FX_OK)
         t->status = fxi_dist_wait_for_own_work(queue, t->why, sizeof t->why);
+    else
+        wait_after_failure(d, queue);
+    if (entered)
+        queue->leave(queue);
 }
 
 static void run_in_host_memory(const fx_dist *d, ticket *t)

@@ -36,16 +36,21 @@ static fx_status finish_one(const fxi_binding *b, fxi_begun *begun, char *why, s
     return status;
 }
 
+/* The same, and records a failure. */
+static fx_status finish_first(const fxi_binding *b, fxi_begun *begun)
+{
+    const fx_step *s = &b->plan->steps[begun->step[0]];
+    char why[500] = "";
+    const fx_status status = finish_one(b, begun, why, sizeof why);
+    return status == FX_OK ? FX_OK : fxi_collective_ended(s, status, why);
+}
+
 fx_status fxi_finish_now(const fxi_binding *b, int32_t i, fxi_begun *begun)
 {
-    while (begun->n > 0 && begun->soonest <= i) {
-        const fx_step *s = &b->plan->steps[begun->step[0]];
-        char why[500] = "";
-        const fx_status status = finish_one(b, begun, why, sizeof why);
-        if (status != FX_OK)
-            return fxi_collective_ended(s, status, why);
-    }
-    return FX_OK;
+    fx_status status = FX_OK;
+    while (status == FX_OK && begun->n > 0 && begun->soonest <= i)
+        status = finish_first(b, begun);
+    return status;
 }
 
 /* After a failure. The results are lost anyway, but other processes and the thread of the
@@ -57,24 +62,29 @@ void fxi_finish_all(const fxi_binding *b, fxi_begun *begun)
         finish_one(b, begun, why, sizeof why);
 }
 
-/* False: the step is run at once, like any other step. Reasons: the planner found no steps to run
- * beside it (`until` is 0), too many steps are begun, or the communicator cannot begin it. */
-bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun)
+/* The step is run at once, like any other step, if the planner found no steps to run beside it
+ * (`until` is 0), or the communicator cannot begin it. */
+fx_status fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun, bool *out_begins)
 {
     const fx_step *s = &b->plan->steps[i];
     const int32_t until = fx_step_collective(s)->until;
     const fx_communicator *c = communicator_of(s);
-    if (until == 0 || begun->n == FXI_MOST_BEGUN)
-        return false;
     fx_device *device = b->plan->device;
     const void *in = b->at[b->plan->operands[i].in];
     void *out = b->base[s->out_value];
+    *out_begins = false;
+    if (until == 0)
+        return FX_OK;
+    const fx_status status = begun->n == FXI_MOST_BEGUN ? finish_first(b, begun) : FX_OK;
+    if (status != FX_OK)
+        return status;
     void *ticket = fx_step_collective(s)->by_backend ? device->backend->begin(device, s, in, out)
                                                      : c->begin(c, s, in, out);
     if (!ticket)
-        return false;
+        return FX_OK;
     begun->soonest = begun->n == 0 || until < begun->soonest ? until : begun->soonest;
     begun->step[begun->n] = i;
     begun->ticket[begun->n++] = ticket;
-    return true;
+    *out_begins = true;
+    return FX_OK;
 }

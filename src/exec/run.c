@@ -60,8 +60,12 @@ static fx_status run_step(const fxi_binding *b, int32_t i, fx_run *run, fxi_begu
     fx_device *device = b->plan->device;
     const fx_step *s = &b->plan->steps[i];
     const fxi_operands *o = &b->plan->operands[i];
-    if (s->cls == FX_CLASS_COLLECTIVE && fxi_begin_step(b, i, begun))
-        return FX_OK;
+    if (s->cls == FX_CLASS_COLLECTIVE) {
+        bool begins = false;
+        const fx_status status = fxi_begin_step(b, i, begun, &begins);
+        if (status != FX_OK || begins)
+            return status;
+    }
     const int64_t began = fxi_timeline_now();
     const void *const *in = (const void *const *)(b->at + o->in);
     void **out = b->at + o->out;
@@ -125,21 +129,27 @@ static fx_status run_part(const fxi_binding *b, const fxi_part *part, fx_run *ru
     return status == FX_OK ? FX_OK : failed_at(b, part->first + step, status);
 }
 
-/* Runs steps first … end − 1. */
+/* Finishes the begun steps that step i needs. If one has failed, step i has not begun, so it has
+ * replaced no value in place. */
+static fx_status finish_before(const fxi_binding *b, int32_t i, fxi_begun *begun)
+{
+    const fx_status status = fxi_finish_before(b, i, begun);
+    return status == FX_OK ? FX_OK : failed_at(b, i - 1, status);
+}
+
+/* Runs steps first … end − 1, and finishes the begun steps that step `end` needs. */
 static fx_status run_steps(const fxi_binding *b, int32_t first, int32_t end, fx_run *run,
                            fxi_begun *begun)
 {
     for (int32_t i = first; i < end; i++) {
-        fx_status status = fxi_finish_before(b, i, begun);
-        /* A step that was begun earlier has failed. Step i has not begun, so it has replaced no
-         * value in place. */
+        fx_status status = finish_before(b, i, begun);
         if (status != FX_OK)
-            return failed_at(b, i - 1, status);
+            return status;
         status = run_step(b, i, run, begun);
         if (status != FX_OK)
             return failed_at(b, i, status);
     }
-    return FX_OK;
+    return finish_before(b, end, begun);
 }
 
 /* Runs the parts that the backend has taken, and the steps between them one by one. */
@@ -157,10 +167,6 @@ static fx_status run_all_steps(const fxi_binding *b, fx_run *run, fxi_begun *beg
     }
     if (status == FX_OK)
         status = run_steps(b, done, p->nsteps, run, begun);
-    if (status == FX_OK) {
-        status = fxi_finish_before(b, p->nsteps, begun);
-        status = status == FX_OK ? FX_OK : failed_at(b, p->nsteps - 1, status);
-    }
     if (status != FX_OK)
         fxi_finish_all(b, begun);
     return status;

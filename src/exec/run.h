@@ -110,9 +110,9 @@ fx_status fxi_run_plan(const fxi_binding *b);
 fx_status fxi_settle_old_values(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
 
 /* ---- begun.c --------------------------------------------------------------------------------- */
-/* At most this many collective steps are begun and not finished; further ones are computed
- * completely at their own position. */
-enum { FXI_MOST_BEGUN = 16 };
+/* At most this many collective steps are begun and not finished; the first of them is finished
+ * before a further one is begun. */
+enum { FXI_MOST_BEGUN = 64 };
 /* The steps of a run that have been begun and not finished, the oldest first. */
 typedef struct fxi_begun {
     int32_t n;
@@ -128,8 +128,9 @@ static inline fx_status fxi_finish_before(const fxi_binding *b, int32_t i, fxi_b
 }
 /* Finishes all begun steps after a failure, which stays the recorded error. */
 void fxi_finish_all(const fxi_binding *b, fxi_begun *begun);
-/* Begins collective step i. False: the caller runs it at once. */
-bool fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun);
+/* Begins collective step i. *out_begins false: the caller runs it at once. Fails, which is
+ * recorded, if an earlier step that it finishes has failed. */
+fx_status fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun, bool *out_begins);
 
 /* ---- recorded_run.c -------------------------------------------------------------------------- */
 /* Call this only if fxi_tape_repeats(c). Do these roots repeat the next evaluation of the recorded

@@ -41,8 +41,11 @@ static fx_status mirror(const fxi_transport_group *g, const fxi_transport_call *
     for (int64_t i = 0; adds && i < c->count; i++)
         ((float *)c->out)[i] *= 2;
     host_calls += c->dtype == FX_DTYPE_F32;
-    if (c->kind == FX_COLLECTIVE_ALL_REDUCE && c->dtype == FX_DTYPE_I64 && c->count == 3)
+    if (c->kind == FX_COLLECTIVE_ALL_REDUCE && c->dtype == FX_DTYPE_I64 && c->count == 3) {
+        if (getenv("SLOW_AGREEMENT"))
+            nanosleep(&(const struct timespec){.tv_nsec = 100000000}, NULL);
         __atomic_add_fetch(&agreements, 1, __ATOMIC_SEQ_CST);
+    }
     return FX_OK;
 }
 
@@ -123,6 +126,8 @@ static fx_status waits(const fx_custom_op *op, int n, const fx_custom_operand *i
             return FX_STATUS_STATE;
         nanosleep(&(const struct timespec){.tv_nsec = 1000000}, NULL);
     }
+    if (getenv("EXITS"))
+        exit(0);
     return copies(in, out);
 }
 
@@ -216,6 +221,27 @@ static void overlap(void)
     free(after);
 }
 
+/* A step that reads a mean begins a part of the plan with several launches: the part may run only
+ * when the mean has arrived. Nothing else waits for the exchange. */
+static void read_in_part(void)
+{
+    gates_wait = true; /* so that counts_begun begins */
+    group.communicator.begin_on = counts_begun;
+    fx_device *gpu = fx_array_device(on(0, FX_DTYPE_F32));
+    fx_array *x = fx_to(gpu, fx_mul(fx_ones(300, 300), 0.01));
+    for (int k = 0; k < 3; k++) { /* runs after the first one are recorded, then replayed */
+        FX_SCOPE;
+        fx_array *sum = fx_dist_allreduce(&group, fx_matmul(x, x), FX_REDUCE_SUM);
+        fx_array *beside = fx_matmul(fx_matmul(x, x), x);
+        fx_array *y = fx_matmul(fx_add(sum, beside), x);
+        const double got = fx_item(fx_slice(fx_slice(fx_matmul(y, x), 0, 0, 1), 1, 0, 1));
+        /* 0.03 in each sum is 0.06; 0.09 beside it; then two products */
+        const double want = (2 * 300e-4 + 300e-4 * 300e-2) * 300e-2 * 300e-2;
+        printf("%s; ", fabs(got - want) < 1e-5 * want ? "right" : "wrong");
+    }
+    printf("%d begun; ", begun);
+}
+
 /* ---- acts ------------------------------------------------------------------------------------ */
 
 static void act(const char *what)
@@ -241,6 +267,8 @@ static void act(const char *what)
         update(0);
     if (strcmp(what, "overlap") == 0)
         overlap();
+    if (strcmp(what, "read in part") == 0)
+        read_in_part();
     for (int k = 0; k < 2 && strcmp(what, "twice") == 0; k++)
         reduce(FX_DTYPE_F32, FX_REDUCE_SUM);
     for (int k = 0; k < 2 && strcmp(what, "two devices") == 0; k++)
@@ -416,8 +444,18 @@ static const simulated_row rows[] = {
     {"SIM_DEFER=1 SIM_SEED=2", "overlap", {OVERLAPS}},
     {"SIM_DEFER=1 SIM_SEED=3 SIM_NCCL_SLOW=5", "overlap", {OVERLAPS}},
     {"FX_EAGER=1", "overlap", {OVERLAPS}},
-    {"LATE_FAIL=cuStreamWaitEvent@1=1,cuStreamWaitEvent@3=1", "overlap", {OVERLAPS}},
-    {"LATE_FAIL=cuStreamWaitEvent@2=1 SIM_DEFER=1", "overlap", {OVERLAPS}},
+    {"LATE_FAIL=cuStreamWaitEvent@2=1",
+     "overlap",
+     {"rank 0 cannot continue: its GPU failed", "other bits"}},
+    /* a step that cannot be begun runs at once */
+    {"LATE_FAIL=cuEventRecord@1=1", "overlap", {"3 begun, the same bits; "}},
+    {"LATE_FAIL=cuEventCreate@1=1", "overlap", {"3 begun, the same bits; "}},
+    {"LATE_FAIL=cuStreamCreate@1=1", "overlap", {"3 begun, the same bits; "}},
+    /* the process waits for the exchange when it ends */
+    {"EXITS=1 SIM_NCCL_HANGS=1000000 SIM_NCCL_SAYS=1", "overlap", {"aborted; "}},
+    {"SLOW_AGREEMENT=1", "read in part", {"right; right; right; 3 begun"}},
+    {"SLOW_AGREEMENT=1 SIM_DEFER=1", "read in part", {"right; right; right; 3 begun"}},
+    {"SIM_DEFER=1 SIM_SEED=2", "read in part", {"right; right; right; 3 begun"}},
     {FAIL "ncclAllReduce@2=1 SIM_DEFER=1",
      "overlap",
      {"in a GPU's memory, operation", "ncclAllReduce failed: unhandled cuda error", "other bits"}},

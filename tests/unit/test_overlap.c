@@ -196,6 +196,32 @@ static void an_exchange_is_begun_only_beside_work(void **state)
     assert_int_equal(begun_beside(256), 1);
 }
 
+/* More exchanges than a run begins at a time: the first one is finished before a further one is
+ * begun, so none is run at once. */
+static void many_exchanges_are_begun(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { MANY = 100 };
+    static const fxi_transport link = {.run = alone};
+    fx_dist d;
+    begin(&d, 0, 2, &link);
+    d.communicator.begin = counts;
+    begun = 0;
+    fx_array *x = fx_full(1.0 / 128, 128, 128), *y = x;
+    void *all[MANY];
+    for (int k = 0; k < MANY; k++) {
+        y = fx_matmul(y, x); /* ones divided by 128 again */
+        all[k] = fx_dist_allreduce(&d, fx_add(y, k), FX_REDUCE_SUM);
+    }
+    const fx_status status = fx_eval(fxi_tuple(MANY, all));
+    fxi_dist_end(&d);
+    assert_int_equal(status, FX_OK);
+    for (int k = 0; k < MANY; k++)
+        assert_true(fabs(fx_item(fx_mean(all[k])) - k - 1.0 / 128) < 1e-4);
+    assert_int_equal(begun, MANY - 1); /* the last one has nothing beside it */
+}
+
 /* ---- failures -------------------------------------------------------------------------------- */
 
 static void *fails(void *argument)
@@ -307,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_travel_during_the_backward_pass),
         cmocka_unit_test(an_exchange_is_begun_only_beside_work),
+        cmocka_unit_test(many_exchanges_are_begun),
         cmocka_unit_test(a_failure_beside_the_backward_pass_is_told),
         cmocka_unit_test(a_member_that_fails_between_two_buckets_is_named),
         cmocka_unit_test(most_of_the_exchange_is_hidden),

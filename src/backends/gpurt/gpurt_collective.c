@@ -6,7 +6,7 @@
  * operation has ended: only a waiting host can give up on members that are gone.
  *
  * For a step that runs at once this is the stream `work`. A step that is begun has the stream
- * `exchange`, and a thread of the communicator waits instead. That thread lets `exchange` wait for
+ * `exchange`, and a thread of the communicator waits instead. That thread makes `exchange` wait for
  * the operand when it begins the operation, not when the plan begins the step: otherwise an
  * operation would also wait for the operands of later ones.
  */
@@ -29,36 +29,14 @@ bool fxi_rt_takes(fx_device *device, const fx_step *step)
 /* If the query fails, the next call that waits for the device reports the error with its name. */
 static int pending(const fx_device_queue *queue)
 {
-    if (fxi_gpu_enter())
-        return -1;
-    const int error =
-        fxi_rt_select(fxi_rt_of(queue->data)) ? -1 : fxi_rt.StreamQuery(queue->stream);
-    fxi_gpu_leave();
+    const fxi_rt_device *d = fxi_rt_of(queue->data);
+    const int error = fxi_rt_select(d) ? -1 : fxi_rt.StreamQuery(queue->stream);
     return error == 0 ? 0 : error == FXI_RT_NOT_READY ? 1 : -1;
 }
 
 static int select_device(const fx_device_queue *queue)
 {
-    if (fxi_gpu_enter())
-        return -1;
-    const int error = fxi_rt_select(fxi_rt_of(queue->data));
-    fxi_gpu_leave();
-    return error ? -1 : 0;
-}
-
-/* If the stream cannot wait, the host does. If that fails too, the device has an error, which
- * `pending` finds. */
-static void follow(const fx_device_queue *queue)
-{
-    const fxi_rt_device *d = fxi_rt_of(queue->data);
-    if (fxi_gpu_enter())
-        return;
-    if (fxi_rt_select(d) == 0) {
-        if (fxi_rt.StreamWait(queue->stream, queue->mark, 0) != 0)
-            (void)fxi_rt.StreamSync(d->work);
-        fxi_rt.EventDestroy(queue->mark);
-    }
-    fxi_gpu_leave();
+    return fxi_rt_select(fxi_rt_of(queue->data)) ? -1 : 0;
 }
 
 static fx_status read_memory(const fx_device_queue *queue, void *to, const void *from, size_t bytes)
@@ -80,14 +58,42 @@ static void *alloc(const fx_device_queue *queue, size_t bytes)
 static fx_status copy_memory(const fx_device_queue *queue, void *to, const void *from, size_t bytes)
 {
     fxi_rt_device *d = fxi_rt_of(queue->data);
-    if (!fxi_gpu_enter_for(queue->data, "copy"))
-        return FX_STATUS_DEVICE;
-    fx_status status = fxi_gpu_check(&d->gpu, "copy", "selecting the device", fxi_rt_select(d));
-    if (!status)
-        status =
-            FXI_RT_TRY(d, "copy", CopyAsync, (to, (void *)(uintptr_t)from, bytes, queue->stream));
+    const fx_status status =
+        fxi_gpu_check(&d->gpu, "copy", "selecting the device", fxi_rt_select(d));
+    return status ? status
+                  : FXI_RT_TRY(d, "copy", CopyAsync,
+                               (to, (void *)(uintptr_t)from, bytes, queue->stream));
+}
+
+/* ---- in the communicator's thread ------------------------------------------------------------ */
+
+static int enter(const fx_device_queue *queue)
+{
+    if (fxi_gpu_enter()) /* the process ends */
+        return -1;
+    int error = fxi_rt_select(fxi_rt_of(queue->data));
+    if (!error) {
+        error = fxi_rt.StreamWait(queue->stream, queue->mark, 0);
+        fxi_rt.EventDestroy(queue->mark);
+    }
+    if (error)
+        fxi_gpu_leave();
+    return error ? -1 : 0;
+}
+
+static void leave(const fx_device_queue *queue)
+{
+    (void)queue;
     fxi_gpu_leave();
-    return status;
+}
+
+static void forget(const fx_device_queue *queue)
+{
+    if (fxi_gpu_enter())
+        return;
+    if (fxi_rt_select(fxi_rt_of(queue->data)) == 0)
+        fxi_rt.EventDestroy(queue->mark);
+    fxi_gpu_leave();
 }
 
 static fx_device_queue queue_of(const fx_device *device, fxi_rt_stream stream)
@@ -101,7 +107,9 @@ static fx_device_queue queue_of(const fx_device *device, fxi_rt_stream stream)
                              .write = write_memory,
                              .alloc = alloc,
                              .copy = copy_memory,
-                             .follow = follow};
+                             .enter = enter,
+                             .leave = leave,
+                             .forget = forget};
 }
 
 static fx_status run(fx_device *device, void *state, void *const *buffers, const char *operation)
