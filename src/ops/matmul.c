@@ -66,14 +66,14 @@ fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char
 fx_array *fx_matmul(fx_array *a, fx_array *b)
 {
     char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
+    if (fxi_array_ok(a) && fxi_array_ok(b) && a->node->ndim == 2 && b->node->ndim == 2)
+        return fxi_matmul_node(false, false, a, b, "matmul");
     fx_status s = fxi_check_operand("matmul", a);
     if (s == FX_OK)
         s = fxi_check_operand("matmul", b);
     if (s != FX_OK)
         return fx_error_array(s);
     const int da = fx_ndims(a), db = fx_ndims(b);
-    if (da == 2 && db == 2)
-        return fxi_matmul_node(false, false, a, b, "matmul");
     /* A vector is a column; a column times a row is the outer product. */
     const bool columns = da >= 1 && da <= 2 && db >= 1 && db <= 2;
     if (!columns || (da == 2 && fx_size(a, 1) != fx_size(b, 0)) ||

@@ -62,7 +62,7 @@ static bool infer(int64_t length, int ndims, const int64_t *sizes, int64_t *shap
 fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *sizes)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
-    fx_status s = fxi_check_array("reshape", x);
+    fx_status s = fxi_usable(fxi_here(), x) ? FX_OK : fxi_check_array("reshape", x);
     if (s == FX_OK)
         s = check_rank("reshape", ndims, sizes);
     if (s != FX_OK)
@@ -78,7 +78,10 @@ fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *sizes)
                 fxi_shape_text(ndims, sizes, b), open > 1 ? ": only one size may be -1" : "");
         return fx_error_array(FX_STATUS_SHAPE);
     }
-    if (ndims == n->ndim && memcmp(shape, n->shape, (size_t)ndims * sizeof *shape) == 0)
+    bool same = ndims == n->ndim;
+    for (int i = 0; i < ndims && same; i++)
+        same = shape[i] == n->shape[i];
+    if (same)
         return x;
     return movement(FX_OP_RESHAPE, x, ndims, shape, NULL);
 }

@@ -535,6 +535,8 @@ fx_rule *fxi_rule_distributed(const fx_communicator *among, fx_rule *rule, bool 
 
 const fx_communicator *fxi_rule_among(const fx_rule *r)
 {
+    if (!r->among && r->rules.n == 0) /* most rules */
+        return NULL;
     if (row_of(r) == &rows[MIXED])
         r = r->rules.items[0];
     return row_of(r) == &rows[DISTRIBUTED] && r->among->size > 1 ? r->among : NULL;

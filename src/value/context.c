@@ -575,7 +575,10 @@ static void free_array(fx_array *x)
         n->next->prev = n->prev;
         n->next = n->prev = NULL;
     }
-    fxi_node_release(n);
+    if (!n->data && n->refs > 1)
+        n->refs--;
+    else
+        fxi_node_release(n);
 }
 
 /* Frees an object that may hold others. Those are freed in the same loop, because a list of objects
