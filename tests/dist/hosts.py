@@ -93,7 +93,7 @@ class Hosts:
     def limit(self, name, rate):
         """Limits what a host sends to `rate` Mb/s. None: no limit."""
         run("ip", "netns", "exec", name, "tc", "qdisc", "replace", "dev", "eth0", "root",
-            *(["tbf", "rate", f"{rate}mbit", "burst", "64k", "latency", "200ms"] if rate else ["pfifo"]))
+            *(["tbf", "rate", f"{rate}mbit", "burst", "72k", "latency", "200ms"] if rate else ["pfifo"]))
 
     def mend(self, name):
         """Connects a host to the switch."""
