@@ -671,8 +671,8 @@ typedef struct fx_device_queue {
     /* For begin_on only. For each operation that is begun, the communicator calls either `enter` in
      * the thread that runs it, or `forget` if it does not run it. `enter` selects the device for
      * the thread, and makes work queued from now on wait until the operand has been computed. It
-     * returns −1 if that failed, or 0; then the process does not end before the thread has called
-     * `leave`, after the operation. */
+     * returns −1 if that failed, or 0; then a process that ends waits, for a while, until the
+     * thread has called `leave`, after the operation. */
     int (*enter)(const struct fx_device_queue *self);
     void (*leave)(const struct fx_device_queue *self);
     void (*forget)(const struct fx_device_queue *self);
@@ -709,8 +709,8 @@ struct fx_communicator {
     void *(*begin)(const fx_communicator *self, const fx_step *step, const void *in, void *out);
     /* As `begin`, for a step that `run_on` could run. `queue` is not the queue in which the device
      * computes. If begin_on returns a pointer, it has copied *queue; until the operation has ended,
-     * one other thread may call its functions except `read`, `write` and `alloc`. NULL: no such
-     * step can be begun. */
+     * other threads may call its functions except `read`, `write` and `alloc`. NULL: no such step
+     * can be begun. */
     void *(*begin_on)(const fx_communicator *self, const fx_device_queue *queue,
                       const fx_step *step, const void *in, void *out);
     /* Waits for a step that has been begun. Called once for each, in the same order. The status and

@@ -321,6 +321,13 @@ static void renumber(sweep *s)
 
 enum { INLINE_INPUTS = 8 };
 
+/* NULL: the rule did not ask for the handle. fx_is_error records why a handle is none: a gradient
+ * function may have released it. */
+static inline bool is_made(const fx_array *x)
+{
+    return !x || fxi_array_ok(x) || !fx_is_error(x);
+}
+
 /* Calls the rule of a node and passes its results on. The rule may leave out a gradient that `need`
  * does not request: that of an input which leads to no wanted value. Few operations have more than
  * INLINE_INPUTS inputs, so their lists need no allocation. */
@@ -346,9 +353,9 @@ static void apply_rule(sweep *s, entry *e)
         fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, &out, e->gradient, need, gx});
         if (s->c->sweep != s->mark)
             renumber(s);
-        bool made = !out || fxi_array_ok(out); /* all handles that the rule asked for exist */
+        bool made = is_made(out); /* all handles that the rule asked for exist */
         for (int i = 0; i < nin; i++)
-            made &= !in[i] || fxi_array_ok(in[i]);
+            made &= is_made(in[i]);
         s->status = made ? s->status : FX_STATUS_MEMORY;
         for (int i = 0; i < nin && s->status == FX_OK; i++)
             if (to[i] && gx[i])
@@ -467,7 +474,12 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
         s->status = add_pads(s, e);
         if (s->status != FX_OK || !e->leads || !e->gradient || e->start || !e->passes)
             continue;
-        apply_rule(s, e);
+        if (e->node->nin > 0)
+            apply_rule(s, e);
+        else
+            s->status = fx_fail(FX_STATUS_STATE, "gradient",
+                                "a gradient function ended the history of a value that the "
+                                "gradient needs: it kept the value by fx_set, or ran an update");
         if (s->c->scope != s->scope || s->scope->objects >= MANY_HANDLES)
             fxi_scope_empty(scope);
     }

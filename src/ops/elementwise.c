@@ -66,7 +66,8 @@ static inline bool meets(const fxi_node *main, const fxi_node *other)
            (other->ndim == 0 || fxi_same_shape(other, main));
 }
 
-/* The same, but `other` is broadcast along axes of size 1, as the bias of a layer. */
+/* Can `other` be expanded to the shape of `main`, as the bias of a layer, without a conversion or a
+ * move? */
 static bool widens(const fxi_node *main, const fxi_node *other)
 {
     bool fits = other->dtype == main->dtype && other->ndim == main->ndim && !other->weak &&

@@ -289,11 +289,13 @@ static inline void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
     fxi_node *const *at = n->in, *const *end = at + n->nin, *list = *dying;
     for (; at < end; at++) {
         fxi_node *in = *at;
+        /* Read before the reference is dropped: another thread may then free an input that has
+         * data. */
         const bool waited = pending && !in->data;
         if (drop_ref(in)) {
             in->next = list;
             list = in;
-        } else if (waited) { /* else another thread may have freed it */
+        } else if (waited) {
             consumer_gone(c, in);
         }
     }

@@ -100,7 +100,9 @@ struct fxi_node {
     uint32_t calm; /* equal to the context's: reads nothing that updates replace (sinks.c) */
     /* The handle in which an update replaced this value, else NULL; atomic. */
     const fx_array *rebound;
-    fx_attr attr; /* of an operation without attributes only the first word is set, to 0 */
+    /* Only the words that the operation uses are defined. Without attributes the first one is 0,
+     * which POW, FLOOR and TRANSFER read. */
+    fx_attr attr;
 };
 _Static_assert(sizeof(void *) != 8 ||
                    (sizeof(fxi_node) > 256 && sizeof(fxi_node) <= FXI_SPARE_BYTES),

@@ -4,8 +4,8 @@
 
 #include "context.h"
 
-/* A node to repeat. Values are numbered: first those that the caller gives, then the nodes of the
- * list. */
+/* A node to repeat: a literal, or an elementwise operation. Values are numbered: first those that
+ * the caller gives, then the nodes of the list. */
 typedef struct fxi_copied_node {
     fxi_node *shared; /* all repetitions have this node; NULL: each has a node of its own */
     uint8_t op, dtype, nin;

@@ -20,6 +20,54 @@ static fx_status positions(const fx_custom_op *op, int n, const fx_custom_operan
 
 static const fx_custom_op op = {sizeof op, "positions", positions, NULL, NULL};
 
+/* A gradient function that ends the history of its operand: the scope in which it keeps the operand
+ * closes before the sweep has come to the operand. */
+static fx_array *kept;
+
+static void keeps_operand(const fx_custom_op *of, int n, fx_array *const *in, fx_array *out,
+                          fx_array *gy, fx_array **gx)
+{
+    (void)of, (void)n, (void)out;
+    {
+        FX_TEST;
+        fx_set(&kept, in[0]);
+    }
+    gx[0] = fx_mul(gy, 1);
+}
+
+static void releases_operand(const fx_custom_op *of, int n, fx_array *const *in, fx_array *out,
+                             fx_array *gy, fx_array **gx)
+{
+    (void)of, (void)n, (void)out;
+    fx_release(in[0]);
+    gx[0] = fx_mul(gy, 1);
+}
+
+static void check_misused_gradient(void (*gradient)(const fx_custom_op *of, int n,
+                                                    fx_array *const *in, fx_array *out,
+                                                    fx_array *gy, fx_array **gx),
+                                   const char *message)
+{
+    FX_SCOPE;
+    const fx_custom_op misused = {sizeof misused, "misused", positions, gradient, NULL};
+    fx_array *a = vector64((double[]){1, 2, 3}, 3), *h = fx_mul(a, 2), *g;
+    h = fx_mul(h, h);
+    fx_array *loss = fx_sum(fx_custom(&misused, 1, &h, FX_DTYPE_F64, FX_DIMS(3)));
+    assert_int_not_equal(fx_gradient_of(loss, &a, 1, &g), FX_OK);
+    const fx_error e = fx_error_take();
+    if (!strstr(e.message, message))
+        fail_msg("%s", e.message);
+}
+
+static void misused_operands_are_errors(void **state)
+{
+    (void)state;
+    kept = fx_retain(fx_ones(3));
+    check_misused_gradient(keeps_operand, "ended the history of a value");
+    check_misused_gradient(releases_operand, "freed");
+    fx_release(kept);
+}
+
 static void any_number_of_inputs(void **state)
 {
     (void)state;
@@ -129,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_fit_their_inputs),
         cmocka_unit_test(any_number_of_inputs),
+        cmocka_unit_test(misused_operands_are_errors),
         cmocka_unit_test(what_is_no_operation_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ enum {
     LITTLE = 8192,  /* elements of a matrix that is packed although it is used once, or of an A that
                        is not divided */
     PARTS = 8,      /* parts, at least, for several threads */
-    EVEN = 4,       /* numbers of parts that two or four threads share evenly are multiples */
+    EVEN = 4,       /* many parts are a multiple of it, so that two or four threads share them */
     PAGE = 4096,    /* bytes; prefetchers do not cross its end */
     RUN = 8,        /* terms packed at a time, if their columns are in different pages */
     CACHED_BYTES = 1 << 20, /* of a matrix that the second-level cache may hold */
@@ -295,7 +295,8 @@ static void run_part(const product *p, int64_t part, char *a)
 /* ---- how it is computed ---------------------------------------------------------------------- */
 
 /* Divides C into parts of ROWS rows and all columns taken at a time. Where that makes too few parts
- * for the threads, parts have fewer rows, and then fewer columns. The sizes alone decide. */
+ * for the threads, parts have fewer rows, and then fewer columns. Sizes and strides decide, not the
+ * threads. */
 static void divide(product *p)
 {
     p->parts = p->row_parts = p->column_parts = 1;
@@ -312,8 +313,8 @@ static void divide(product *p)
     /* Two threads share an even number of parts evenly. */
     const int64_t want = fxi_cpu_min(p->parts + (p->parts > 1 && p->parts % 2), PARTS),
                   rows = ROWS / p->mr;
-    /* Columns are not divided if packing A takes much of the time: their parts would pack it
-     * again. */
+    /* If packing A takes much of the time, rows are divided down to single tiles before columns
+     * are: each part of the columns packs the rows again. */
     const bool thin = p->pack_a && panels <= FEW_PANELS;
     p->row_parts = (tiles + rows - 1) / rows;
     /* Of 9 or 11 parts, one of two threads would compute one more than the other. */

@@ -71,7 +71,8 @@ static int enter(const fx_device_queue *queue)
 {
     if (fxi_gpu_enter()) /* the process ends */
         return -1;
-    int error = fxi_rt_select(fxi_rt_of(queue->data));
+    const fxi_rt_device *d = fxi_rt_of(queue->data);
+    int error = fxi_gpu_lost(&d->gpu.health) ? -1 : fxi_rt_select(d);
     if (!error) {
         error = fxi_rt.StreamWait(queue->stream, queue->mark, 0);
         fxi_rt.EventDestroy(queue->mark);
