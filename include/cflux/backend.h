@@ -668,11 +668,10 @@ typedef struct fx_device_queue {
     void *(*alloc)(const struct fx_device_queue *self, size_t bytes);
     /* Queues a copy within the device's memory; on failure the error is recorded. */
     fx_status (*copy)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes);
-    /* For begin_on only. For each operation that is begun, the communicator calls either `enter` in
-     * the thread that runs it, or `forget` if it does not run it. `enter` selects the device for
-     * the thread, and makes work queued from now on wait until the operand has been computed. It
-     * returns −1 if that failed, or 0; then a process that ends waits, for a while, until the
-     * thread has called `leave`, after the operation. */
+    /* For begin_on only. For each operation that is begun, either `enter` is called in the thread
+     * that runs it, or `forget`. `enter` selects the device for the thread, and makes later work
+     * wait until the operand has been computed. −1: that failed. 0: a process that ends waits, for
+     * a while, until the thread has called `leave`, after the operation. */
     int (*enter)(const struct fx_device_queue *self);
     void (*leave)(const struct fx_device_queue *self);
     void (*forget)(const struct fx_device_queue *self);
@@ -708,9 +707,8 @@ struct fx_communicator {
      * must call `run`. If `begin` itself is NULL, no step can be begun. */
     void *(*begin)(const fx_communicator *self, const fx_step *step, const void *in, void *out);
     /* As `begin`, for a step that `run_on` could run. `queue` is not the queue in which the device
-     * computes. If begin_on returns a pointer, it has copied *queue; until the operation has ended,
-     * other threads may call its functions except `read`, `write` and `alloc`. NULL: no such step
-     * can be begun. */
+     * computes. Copies *queue; until the operation has ended, other threads may call its functions
+     * except `read`, `write` and `alloc`. NULL: no such step can be begun. */
     void *(*begin_on)(const fx_communicator *self, const fx_device_queue *queue,
                       const fx_step *step, const void *in, void *out);
     /* Waits for a step that has been begun. Called once for each, in the same order. The status and
@@ -903,9 +901,8 @@ struct fx_backend {
      * itself. NULL: never. */
     bool (*collective)(fx_device *device, const fx_step *step);
     /* Begins such a step by fx_communicator.begin_on, with a second queue of the device, and
-     * returns what that returns. The library then runs the next steps, and finishes this step
-     * before it uses the result or frees the memory. Returns NULL, without recording an error, if
-     * the library must call `run`. If the entry is NULL, no step can be begun. */
+     * returns what that returns. The library finishes it before it uses the result or frees the
+     * memory. NULL, without an error: the library must call `run`. Entry NULL: it always does. */
     void *(*begin)(fx_device *device, const fx_step *step, const void *in, void *out);
     /* Prepares a step of a new plan: stores the bytes of work space in step->work_bytes, and
      * everything that can be decided once (kernels, tiles, primitives of a library) in step->ready.

@@ -575,6 +575,7 @@ static void free_array(fx_array *x)
         n->next->prev = n->prev;
         n->next = n->prev = NULL;
     }
+    /* As drop_ref of node.c, without a call: most arrays are not the last reference. */
     if (!n->data && n->refs > 1)
         n->refs--;
     else

@@ -5,6 +5,7 @@
  * tested by tests/dist. A library is opened once in a process, so every row runs in a child.
  */
 #include "dist_group.h"
+#include "gate.h"
 #include "gpu_device.h"
 #include "simulated_rows.h"
 
@@ -94,7 +95,7 @@ static void update(double observations)
 
 /* ---- beside the backward pass ---------------------------------------------------------------- */
 
-/* Gates are operations between the layers of a model; each layer has one full bucket. In the
+/* Gates are between the layers of a model (gate.h); each layer has one full bucket. In the
  * backward pass, gate k waits until the members have agreed on k more operations. So bucket k − 1
  * has been exchanged by then, although no step after the gate has run. Without overlap gate 1 would
  * wait for ever. */
@@ -102,19 +103,6 @@ enum { WIDTH = 512, LAYERS = 3 };
 
 static int gates, agreed_before;
 static bool gates_wait;
-
-static fx_status copies(const fx_custom_operand *in, const fx_custom_operand *out)
-{
-    memcpy(out->data, in->data, sizeof(float) * (size_t)(in->sizes[0] * in->sizes[1]));
-    return FX_OK;
-}
-
-static fx_status passes(const fx_custom_op *op, int n, const fx_custom_operand *in,
-                        const fx_custom_operand *out)
-{
-    (void)op, (void)n;
-    return copies(in, out);
-}
 
 static fx_status waits(const fx_custom_op *op, int n, const fx_custom_operand *in,
                        const fx_custom_operand *out)
@@ -128,26 +116,10 @@ static fx_status waits(const fx_custom_op *op, int n, const fx_custom_operand *i
     }
     if (getenv("EXITS"))
         exit(0);
-    return copies(in, out);
+    return gate_copies(in, out);
 }
 
-static fx_custom_op gate_back = {.fxi_size = sizeof(fx_custom_op), .forward = waits};
-
-static fx_array *pass(const fx_custom_op *op, fx_array *x)
-{
-    fx_dims sizes = {.n = 2, .v = {fx_size(x, 0), fx_size(x, 1)}};
-    return fx_custom(op, 1, &x, FX_DTYPE_F32, sizes);
-}
-
-static void backward(const fx_custom_op *op, int n, fx_array *const *in, fx_array *out,
-                     fx_array *gy, fx_array **gx)
-{
-    (void)op, (void)n, (void)in, (void)out;
-    gx[0] = pass(&gate_back, gy);
-}
-
-static fx_custom_op gate = {
-    .fxi_size = sizeof(fx_custom_op), .forward = passes, .gradient = backward};
+GATE(gate, waits);
 
 static int begun;
 
@@ -192,7 +164,7 @@ static float *parameters(bool overlaps, int64_t *out_n)
         agreed_before = __atomic_load_n(&agreements, __ATOMIC_SEQ_CST);
         fx_array *y = x;
         for (int i = 0; i < LAYERS; i++)
-            y = fx_call(fx_child(model, i), i > 0 ? pass(&gate, y) : y);
+            y = fx_call(fx_child(model, i), i > 0 ? gate_pass(&gate, y) : y);
         if (fx_update(opt, model, fx_gradient(fx_mean(fx_square(y)), model)) != FX_OK)
             return NULL;
     }

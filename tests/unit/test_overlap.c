@@ -1,10 +1,10 @@
 /* test_overlap.c: gradients are exchanged while the backward pass computes the next ones. ctest:
  * threads
  *
- * The members are threads (meeting.h). Between two layers is a gate: an operation that copies its
- * operand, and whose gradient, computed in the middle of the backward pass, does what a test wants.
- * Each layer has one full bucket.
+ * The members are threads (meeting.h). Between two layers is a gate (gate.h). Each layer has one
+ * full bucket.
  */
+#include "gate.h"
 #include "meeting.h"
 
 #include <time.h>
@@ -12,12 +12,6 @@
 enum { WIDTH = 512, LAYERS = 5, PAUSE = 40 };
 
 /* ---- gates ----------------------------------------------------------------------------------- */
-
-static fx_status copies(const fx_custom_operand *in, const fx_custom_operand *out)
-{
-    memcpy(out->data, in->data, sizeof(float) * (size_t)(in->sizes[0] * in->sizes[1]));
-    return FX_OK;
-}
 
 /* Waits until the members have reduced a bucket. Without overlap no bucket would be begun. */
 static fx_status waits(const fx_custom_op *op, int n, const fx_custom_operand *in,
@@ -31,7 +25,7 @@ static fx_status waits(const fx_custom_op *op, int n, const fx_custom_operand *i
         done = meeting.large;
         pthread_mutex_unlock(&meeting.lock);
     }
-    return done > 0 ? copies(in, out) : FX_STATUS_IO;
+    return done > 0 ? gate_copies(in, out) : FX_STATUS_IO;
 }
 
 static fx_status computes(const fx_custom_op *op, int n, const fx_custom_operand *in,
@@ -39,14 +33,7 @@ static fx_status computes(const fx_custom_op *op, int n, const fx_custom_operand
 {
     (void)op, (void)n;
     nanosleep(&(const struct timespec){.tv_nsec = PAUSE * 1000000}, NULL);
-    return copies(in, out);
-}
-
-static fx_status passes(const fx_custom_op *op, int n, const fx_custom_operand *in,
-                        const fx_custom_operand *out)
-{
-    (void)op, (void)n;
-    return copies(in, out);
+    return gate_copies(in, out);
 }
 
 static fx_status breaks(const fx_custom_op *op, int n, const fx_custom_operand *in,
@@ -56,27 +43,7 @@ static fx_status breaks(const fx_custom_op *op, int n, const fx_custom_operand *
     return FX_STATUS_STATE;
 }
 
-static fx_array *pass(const fx_custom_op *op, fx_array *x)
-{
-    fx_dims sizes = {.n = 2, .v = {fx_size(x, 0), fx_size(x, 1)}};
-    return fx_custom(op, 1, &x, FX_DTYPE_F32, sizes);
-}
-
-/* `user` is the operation of the backward pass. */
-static void backward(const fx_custom_op *op, int n, fx_array *const *in, fx_array *out,
-                     fx_array *gy, fx_array **gx)
-{
-    (void)n, (void)in, (void)out;
-    gx[0] = pass(op->user, gy);
-}
-
-#define GATE(name, does)                                                                           \
-    static fx_custom_op name##_back = {.fxi_size = sizeof(fx_custom_op), .forward = (does)};       \
-    static fx_custom_op name = {.fxi_size = sizeof(fx_custom_op),                                  \
-                                .forward = passes,                                                 \
-                                .gradient = backward,                                              \
-                                .user = &name##_back}
-GATE(open_gate, passes);
+GATE(open_gate, gate_passes);
 GATE(waiting, waits);
 GATE(slow, computes);
 GATE(broken, breaks);
@@ -98,7 +65,7 @@ static fx_status step(void *opt, void *model, int n, const fx_custom_op *gate)
     FX_SCOPE;
     fx_array *x = fx_add(fx_ones(WIDTH, 2), 0.5);
     for (int i = 0; i < n; i++)
-        x = fx_call(fx_child(model, i), i > 0 ? pass(gate, x) : x);
+        x = fx_call(fx_child(model, i), i > 0 ? gate_pass(gate, x) : x);
     return fx_update(opt, model, fx_gradient(fx_mean(fx_square(x)), model));
 }
 

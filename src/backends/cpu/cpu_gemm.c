@@ -318,7 +318,7 @@ static void divide(product *p)
     const bool thin = p->pack_a && panels <= FEW_PANELS;
     p->row_parts = (tiles + rows - 1) / rows;
     /* Of 9 or 11 parts, one of two threads would compute one more than the other. */
-    if (p->row_parts > want)
+    if (p->parts > 1 && p->row_parts > want)
         p->row_parts = fxi_cpu_round_up(p->row_parts, EVEN);
     /* Else at least two tiles of rows for a part: its packed rows serve all panels of B. */
     if (p->row_parts < want)
