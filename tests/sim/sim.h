@@ -110,8 +110,9 @@ typedef struct sim_kernel {
     const struct sim_calls **calls;
     sim_device *device;
     int warp;
-    unsigned asked_most; /* bytes that a launch may ask for, besides the usual ones */
-    unsigned group_most; /* work-items of a group that the text declares */
+    unsigned asked_most;     /* bytes that a launch may ask for, besides the usual ones */
+    unsigned group_most;     /* work-items of a group that the text declares */
+    struct sim_kernel *next; /* of the module's kernels */
 } sim_kernel;
 
 typedef struct sim_launch {
@@ -124,11 +125,14 @@ typedef struct sim_launch {
 typedef struct sim_module {
     void *library; /* NULL: the text was collected, and its kernels compute nothing */
     sim_device *device;
-    char id[20]; /* of the text: part of its symbols' names */
+    char id[20];         /* of the text: part of its symbols' names */
+    sim_kernel *kernels; /* that the driver gave out; Metal's belong to its objects */
 } sim_module;
+
 /* Work-items of a group of the kernel, at most. */
 unsigned sim_kernel_items(const sim_kernel *k);
 int sim_module_load(sim_device *d, const char *image, sim_module **out);
+/* Makes a kernel; the caller frees it and its name. */
 int sim_module_function(const sim_module *m, const char *name, sim_kernel **out);
 
 /* ---- running (sim_run.c) --------------------------------------------------------------------- */

@@ -490,10 +490,23 @@ int sim_ModuleLoad(fxi_rt_module *out, const void *image)
     return sim_end(sim_module_load(current, image, (sim_module **)out));
 }
 
+/* A module has one function of each name, which belongs to it. */
 int sim_ModuleFunction(fxi_rt_function *out, fxi_rt_module module, const char *name)
 {
     BEGIN(ModuleFunction);
-    return sim_end(sim_module_function((sim_module *)module, name, (sim_kernel **)out));
+    sim_module *m = (sim_module *)module;
+    sim_kernel *k = m->kernels;
+    while (k && strcmp(k->name, name) != 0)
+        k = k->next;
+    if (!k) {
+        error = sim_module_function(m, name, &k);
+        if (error)
+            return sim_end(error);
+        k->next = m->kernels;
+        m->kernels = k;
+    }
+    *out = (fxi_rt_function)k;
+    return sim_end(SIM_OK);
 }
 
 int sim_FunctionAttribute(int *out, int which, fxi_rt_function function)
