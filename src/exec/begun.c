@@ -9,7 +9,13 @@
  * operations one after the other: waiting for a later one first would gain nothing. A collective
  * step that is run at once does not wait here for the begun ones: its communicator runs all
  * operations in the order of the calls.
+ *
+ * If the communicator needs host memory and the device has its own, the operand is copied to the
+ * host when the step is begun, and the result back when it is finished. The first copy waits for
+ * the steps that compute the operand, so the device has no work until the run queues the next
+ * steps.
  */
+#include "memory.h"
 #include "run.h"
 #include "step.h"
 
@@ -18,38 +24,57 @@ static const fx_communicator *communicator_of(const fx_step *s)
     return fx_step_collective(s)->what.communicator;
 }
 
-/* Finishes the step that began first. The list is short (FXI_MOST_BEGUN), so the other entries are
- * moved. */
-static fx_status finish_one(const fxi_binding *b, fxi_begun *begun, char *why, size_t size)
+static size_t bytes_of(const fx_tensor *t)
 {
-    const fx_step *s = &b->plan->steps[begun->step[0]];
-    const fx_communicator *c = communicator_of(s);
-    const fx_status status = c->finish(c, begun->ticket[0], why, size);
-    begun->n--;
-    begun->soonest = INT32_MAX;
-    for (int32_t k = 0; k < begun->n; k++) {
-        begun->step[k] = begun->step[k + 1];
-        begun->ticket[k] = begun->ticket[k + 1];
-        const int32_t until = fx_step_collective(&b->plan->steps[begun->step[k]])->until;
-        begun->soonest = until < begun->soonest ? until : begun->soonest;
-    }
+    return (size_t)fx_tensor_length(t) * fx_dtype_size((fx_dtype)t->dtype);
+}
+
+/* Where the copy of the result begins, after that of the operand. */
+static void *result_in(const fx_step *s, void *copies)
+{
+    return (char *)copies + (bytes_of(&s->in[0]) + 63) / 64 * 64;
+}
+
+/* Writes the result to the device and frees the copies. NULL: there are none. */
+static fx_status take_copies(const fxi_binding *b, const fx_step *s, void *copies, fx_status status)
+{
+    fx_device *device = b->plan->device;
+    if (copies && status == FX_OK)
+        status = device->backend->write(device, b->base[s->out_value], result_in(s, copies),
+                                        bytes_of(&s->out));
+    fxi_free(copies);
     return status;
 }
 
-/* The same, and records a failure. */
-static fx_status finish_first(const fxi_binding *b, fxi_begun *begun)
+/* Finishes the step that began first, and records a failure unless one is recorded already. The
+ * list is short (FXI_MOST_BEGUN), so the other entries are moved. */
+static fx_status finish_first(const fxi_binding *b, fxi_begun *begun, bool record)
 {
-    const fx_step *s = &b->plan->steps[begun->step[0]];
+    const fx_step *s = &b->plan->steps[begun->at[0].step];
+    const fx_communicator *c = communicator_of(s);
+    void *copies = begun->at[0].copies;
     char why[500] = "";
-    const fx_status status = finish_one(b, begun, why, sizeof why);
-    return status == FX_OK ? FX_OK : fxi_collective_ended(s, status, why);
+    fx_status status = c->finish(c, begun->at[0].ticket, why, sizeof why);
+    begun->n--;
+    begun->soonest = INT32_MAX;
+    for (int32_t k = 0; k < begun->n; k++) {
+        begun->at[k] = begun->at[k + 1];
+        const int32_t until = fx_step_collective(&b->plan->steps[begun->at[k].step])->until;
+        begun->soonest = until < begun->soonest ? until : begun->soonest;
+    }
+    if (!record) {
+        fxi_free(copies);
+        return status;
+    }
+    status = status == FX_OK ? FX_OK : fxi_collective_ended(s, status, why);
+    return take_copies(b, s, copies, status);
 }
 
 fx_status fxi_finish_now(const fxi_binding *b, int32_t i, fxi_begun *begun)
 {
     fx_status status = FX_OK;
     while (status == FX_OK && begun->n > 0 && begun->soonest <= i)
-        status = finish_first(b, begun);
+        status = finish_first(b, begun, true);
     return status;
 }
 
@@ -57,9 +82,27 @@ fx_status fxi_finish_now(const fxi_binding *b, int32_t i, fxi_begun *begun)
  * communicator still use the buffers, which must not be freed before they are done. */
 void fxi_finish_all(const fxi_binding *b, fxi_begun *begun)
 {
-    char why[500];
     while (begun->n > 0)
-        finish_one(b, begun, why, sizeof why);
+        finish_first(b, begun, false);
+}
+
+/* Begins a step on copies in host memory, *out. Without memory for them it is not begun. */
+static fx_status begin_on_copies(fx_device *device, const fx_step *s, const void *in,
+                                 fxi_begun_step *out)
+{
+    const fx_communicator *c = communicator_of(s);
+    const size_t bytes = bytes_of(&s->in[0]);
+    char *copies = fxi_malloc(bytes + 64 + bytes_of(&s->out));
+    if (!copies)
+        return FX_OK;
+    const fx_status status = device->backend->read(device, copies, in, bytes);
+    if (status == FX_OK)
+        out->ticket = c->begin(c, s, copies, result_in(s, copies));
+    if (out->ticket)
+        out->copies = copies;
+    else
+        fxi_free(copies);
+    return status;
 }
 
 /* The step is run at once, like any other step, if the planner found no steps to run beside it
@@ -72,19 +115,23 @@ fx_status fxi_begin_step(const fxi_binding *b, int32_t i, fxi_begun *begun, bool
     fx_device *device = b->plan->device;
     const void *in = b->at[b->plan->operands[i].in];
     void *out = b->base[s->out_value];
+    fxi_begun_step one = {.step = i};
     *out_begins = false;
     if (until == 0)
         return FX_OK;
-    const fx_status status = begun->n == FXI_MOST_BEGUN ? finish_first(b, begun) : FX_OK;
+    fx_status status = begun->n == FXI_MOST_BEGUN ? finish_first(b, begun, true) : FX_OK;
     if (status != FX_OK)
         return status;
-    void *ticket = fx_step_collective(s)->by_backend ? device->backend->begin(device, s, in, out)
-                                                     : c->begin(c, s, in, out);
-    if (!ticket)
-        return FX_OK;
+    if (fx_step_collective(s)->by_backend)
+        one.ticket = device->backend->begin(device, s, in, out);
+    else if (fxi_runs_on_host(device, s))
+        status = begin_on_copies(device, s, in, &one);
+    else
+        one.ticket = c->begin(c, s, in, out);
+    if (!one.ticket)
+        return status;
     begun->soonest = begun->n == 0 || until < begun->soonest ? until : begun->soonest;
-    begun->step[begun->n] = i;
-    begun->ticket[begun->n++] = ticket;
+    begun->at[begun->n++] = one;
     *out_begins = true;
     return FX_OK;
 }

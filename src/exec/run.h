@@ -113,12 +113,16 @@ fx_status fxi_settle_old_values(fxi_context *c, fxi_scratch *s, int n, const fxi
 /* At most this many collective steps are begun and not finished; the first of them is finished
  * before a further one is begun. */
 enum { FXI_MOST_BEGUN = 64 };
+typedef struct fxi_begun_step {
+    int32_t step;
+    void *ticket; /* what the communicator's `begin` returned */
+    void *copies; /* of operand and result in host memory; NULL: it works on those themselves */
+} fxi_begun_step;
 /* The steps of a run that have been begun and not finished, the oldest first. */
 typedef struct fxi_begun {
     int32_t n;
     int32_t soonest; /* the first step that needs one of them finished; if n > 0 */
-    int32_t step[FXI_MOST_BEGUN];
-    void *ticket[FXI_MOST_BEGUN]; /* what the communicator's `begin` returned */
+    fxi_begun_step at[FXI_MOST_BEGUN];
 } fxi_begun;
 /* Finishes the begun steps that step i needs (i = number of steps: all). Failures are recorded. */
 fx_status fxi_finish_now(const fxi_binding *b, int32_t i, fxi_begun *begun);

@@ -4,10 +4,9 @@
  * the last step if none reads it. Until then the communicator reads the operand and writes the
  * result, so both keep their memory.
  *
- * A step on host memory is begun only if the device computes there: otherwise the operand must
- * first be copied to the host. A step on device memory is begun if backend and communicator can do
- * that. The operand of the step must be a value of the arena: an update might overwrite a leaf
- * before the exchange has read it.
+ * A step on device memory is begun if backend and communicator can do that. A step on host memory
+ * of a device that has its own is begun on copies (exec/begun.c). The operand of the step must be a
+ * value of the arena: an update might overwrite a leaf before the exchange has read it.
  *
  * A step is not begun if only a few small steps, such as the sum of a loss, would run beside it:
  * passing the exchange to another thread and back takes longer. Two processes that train 784-256-10
@@ -15,13 +14,15 @@
  */
 #include "build.h"
 
-/* The least bytes that the steps beside an exchange read and write: about 10 µs of work. */
-enum { LEAST_BESIDE = 64 << 10 };
+/* The least bytes that the steps beside an exchange read and write: about 10 µs of work of a CPU.
+ * If the operand is copied, the device waits for the host, so more must run beside; how much was
+ * not measured on a GPU. */
+enum { LEAST_BESIDE = 64 << 10, LEAST_BESIDE_COPIES = 16 * LEAST_BESIDE };
 
 static bool can_begin(const fxi_planner *how, const fx_collective_step *s)
 {
     const fx_communicator *c = s->what.communicator;
-    return s->by_backend ? how->begins && c->begin_on : !how->own_memory && c->begin;
+    return s->by_backend ? how->begins && c->begin_on : c->begin != NULL;
 }
 
 /* May the run begin step s? */
@@ -35,16 +36,21 @@ static bool may_begin(const fxi_builder *b, const fx_step *s)
 /* Is the work of steps first … end − 1 worth a thread for the exchange? The time of a custom
  * operation is unknown: the answer is then yes. Another exchange waits for this one, so it does not
  * count. */
-static bool worth_beginning(const fxi_plan *p, int32_t first, int32_t end)
+static bool worth_beginning(const fxi_plan *p, int32_t first, int32_t end, int64_t least)
 {
     int64_t bytes = 0;
-    for (int32_t i = first; i < end && bytes < LEAST_BESIDE; i++) {
+    for (int32_t i = first; i < end && bytes < least; i++) {
         const fx_step *s = &p->steps[i];
         if (s->cls == FX_CLASS_CUSTOM)
             return true;
         bytes += s->cls == FX_CLASS_COLLECTIVE ? 0 : fxi_step_bytes(p, s);
     }
-    return bytes >= LEAST_BESIDE;
+    return bytes >= least;
+}
+
+static int64_t least_beside(const fxi_builder *b, const fx_step *s)
+{
+    return b->how->own_memory && !s->as.collective.by_backend ? LEAST_BESIDE_COPIES : LEAST_BESIDE;
 }
 
 static void keep_until(fxi_value *v, int32_t step)
@@ -73,7 +79,7 @@ bool fxi_overlap(fxi_builder *b)
         const int32_t until = reader[s->out_value];
         for (int k = 0; k < n; k++)
             reader[s->in_value[k]] = i;
-        if (!may_begin(b, s) || !worth_beginning(p, i + 1, until))
+        if (!may_begin(b, s) || !worth_beginning(p, i + 1, until, least_beside(b, s)))
             continue;
         s->as.collective.until = until;
         const int32_t end = until < p->nsteps ? until : p->nsteps - 1;

@@ -242,20 +242,21 @@ def check_aware_stops(name, launcher, options, build, folder, stub):
 
 
 def check_gpu_overlap(name, launcher, options, build, folder, stub):
-    """A thread exchanges buckets in the memory of GPUs beside the backward pass, by NCCL and by MPI, with the bits of one process."""
-    by_mpi = preferring(build, folder, CUDA_AWARE, stub)
-    for case, more in (("gpu_overlaps", simulated(build)), ("gpu_overlaps", dict(simulated(build), SIM_DEFER="1")), ("gpu_aware_overlaps", by_mpi),
-                       ("gpu_aware_overlaps", dict(by_mpi, SIM_DEFER="1"))):
-        file = os.path.join(folder, "overlap.json")
-        check(f"{name}, {case}", started(launcher, options, build, case, (), 2, dict(more, FX_TIMELINE=file)),
-              ["0 overlap: same bits", "1 overlap: same bits"], True)
-        for rank in (0, 1):
-            with open(f"{file}.{rank}", encoding="utf-8") as f:
-                events = f.read()
-            # An update of one process runs its plan in one part. Two of three buckets that are begun divide it into three parts.
-            parts, moved = events.count('"plan"'), len(re.findall(r'"all_reduce [^"]*of 360600 Float32 in a GPU', events))
-            if parts < 3 + 3 * 3 or moved != 3 * 3:
-                sys.exit(f"{name}, {case}, rank {rank}: {moved} buckets instead of 9, {parts} parts of plans instead of 12 or more")
+    """A thread exchanges buckets of GPUs beside the backward pass, by NCCL, by MPI in their memory and on copies, with the bits of one process."""
+    by_mpi, in_gpu = preferring(build, folder, CUDA_AWARE, stub), " in a GPU"
+    for case, environment, where in (("gpu_overlaps", simulated(build), in_gpu), ("gpu_aware_overlaps", by_mpi, in_gpu),
+                                     ("gpu_aware_overlaps", simulated(build), '( in shared memory)?"')):
+        for more in ({}, {"SIM_DEFER": "1"}):
+            file = os.path.join(folder, "overlap.json")
+            check(f"{name}, {case}", started(launcher, options, build, case, (), 2, dict(environment, FX_TIMELINE=file, **more)),
+                  ["0 overlap: same bits", "1 overlap: same bits"], True)
+            for rank in (0, 1):
+                with open(f"{file}.{rank}", encoding="utf-8") as f:
+                    events = f.read()
+                # An update of one process runs its plan in one part. Two of three buckets that are begun divide it into three parts.
+                parts, moved = events.count('"plan"'), len(re.findall(r'"all_reduce [^"]*of 360600 Float32' + where, events))
+                if parts < 3 + 3 * 3 or moved != 3 * 3:
+                    sys.exit(f"{name}, {case}, rank {rank}: {moved} buckets instead of 9, {parts} parts of plans instead of 12 or more")
 
 
 def check_aware_full(name, launcher, options, build, folder, stub):

@@ -33,7 +33,7 @@ static fx_status mirror(const fxi_transport_group *g, const fxi_transport_call *
     const size_t bytes = (size_t)c->count * fx_dtype_size((fx_dtype)c->dtype);
     const bool adds =
         c->kind == FX_COLLECTIVE_ALL_REDUCE && c->dtype == FX_DTYPE_F32 && c->fold == FX_REDUCE_SUM;
-    (void)g, (void)why, (void)size;
+    (void)g;
     memcpy(c->out, c->in, bytes);
     if (c->kind == FXI_COLLECTIVE_GATHER)
         memcpy((char *)c->out + bytes, c->in, bytes);
@@ -42,6 +42,11 @@ static fx_status mirror(const fxi_transport_group *g, const fxi_transport_call *
     for (int64_t i = 0; adds && i < c->count; i++)
         ((float *)c->out)[i] *= 2;
     host_calls += c->dtype == FX_DTYPE_F32;
+    if (c->dtype == FX_DTYPE_F32 && getenv("HOST_FAILS") &&
+        host_calls == atoi(getenv("HOST_FAILS"))) {
+        snprintf(why, size, "as the test says");
+        return FX_STATUS_IO;
+    }
     if (c->kind == FX_COLLECTIVE_ALL_REDUCE && c->dtype == FX_DTYPE_I64 && c->count == 3) {
         if (getenv("SLOW_AGREEMENT"))
             nanosleep(&(const struct timespec){.tv_nsec = 100000000}, NULL);
@@ -131,6 +136,15 @@ static void *counts_begun(const fx_communicator *self, const fx_device_queue *qu
     return ticket;
 }
 
+/* The same on copies in host memory. */
+static void *counts_begun_on_copies(const fx_communicator *self, const fx_step *step,
+                                    const void *in, void *out)
+{
+    void *ticket = gates_wait ? fxi_dist_operation_begin(self, step, in, out) : NULL;
+    begun += ticket != NULL;
+    return ticket;
+}
+
 /* Lets calls of the driver fail as LATE_FAIL says, from now on. */
 static void fail_late(void)
 {
@@ -158,6 +172,7 @@ static float *parameters(bool overlaps, int64_t *out_n)
     fail_late();
     gates_wait = overlaps;
     group.communicator.begin_on = counts_begun;
+    group.communicator.begin = counts_begun_on_copies;
     for (int k = 0; k < 2; k++) {
         FX_SCOPE;
         gates = 0;
@@ -197,8 +212,9 @@ static void overlap(void)
  * when the mean has arrived. Nothing else waits for the exchange. */
 static void read_in_part(void)
 {
-    gates_wait = true; /* so that counts_begun begins */
+    gates_wait = true; /* so that the counting functions begin */
     group.communicator.begin_on = counts_begun;
+    group.communicator.begin = counts_begun_on_copies;
     fx_device *gpu = fx_array_device(on(0, FX_DTYPE_F32));
     fx_array *x = fx_to(gpu, fx_mul(fx_ones(300, 300), 0.01));
     for (int k = 0; k < 3; k++) { /* runs after the first one are recorded, then replayed */
@@ -438,6 +454,20 @@ static const simulated_row rows[] = {
      "overlap",
      {"aborted; ", "a GPU, a link or a process has stopped", "other bits"}},
     {FAIL "cuStreamQuery@1=719!", "overlap", {"FX_STATUS_DEVICE: ", "other bits"}},
+/* the same through host memory, without NCCL */
+#define COPIES "FX_NCCL_LIBRARY=/nowhere.so "
+    {COPIES, "overlap", {OVERLAPS}},
+    {COPIES "SIM_DEFER=1 SIM_SEED=2", "overlap", {OVERLAPS}},
+    {COPIES "SIM_DEFER=1 SIM_SEED=3 SLOW_AGREEMENT=1", "overlap", {OVERLAPS}},
+    {COPIES "FX_EAGER=1", "overlap", {OVERLAPS}},
+    {COPIES "SLOW_AGREEMENT=1 SIM_DEFER=1", "read in part", {"right; right; right; 3 begun"}},
+    {COPIES "HOST_FAILS=2", "overlap", {"as the test says", "2 begun, other bits"}},
+    {COPIES "LATE_FAIL=cuMemcpyDtoHAsync_v2@1=719!",
+     "overlap",
+     {"read: CUDA:0 (", "arrays on it can no longer be read; 0 begun, other bits"}},
+    {COPIES "LATE_FAIL=cuMemcpyHtoDAsync_v2@6=719!",
+     "overlap",
+     {"write: CUDA:0 (", "arrays on it can no longer be read; 2 begun, other bits"}},
     {"", "two devices", {"2 4 6 ; ", "this array is on another GPU than the first one"}},
 };
 
