@@ -34,8 +34,10 @@ typedef struct entry {
     bool start;         /* fxi_pullback_to: a wanted value, whose history the walk does not enter */
     bool walked;        /* the walk has visited it; wanted values get entries before the walk */
     bool passes;        /* gradients may pass through the node to its inputs */
-    fx_array **pads; /* retained; contributions that are zero except for a range along one axis */
-    int32_t npads, pad_capacity;
+    /* Retained; contributions that are added together when the gradient is needed: all of them pads
+     * of one axis, or all products. */
+    fx_array **held;
+    int32_t nheld, held_capacity;
 } entry;
 
 typedef struct sweep {
@@ -54,6 +56,8 @@ typedef struct sweep {
         int32_t entry;
     } * foreign; /* entries of nodes of other threads: wanted values and the result */
     int32_t nforeign, foreign_capacity;
+    fx_array **joined; /* retained; the concatenations of pads along the last axis */
+    int32_t njoined, joined_capacity;
     uint32_t mark;
     fxi_scope *scope; /* of the handles that rules make; NULL: it is not open, or has no memory */
     bool inner;       /* called by fxi_pullback_to */
@@ -210,15 +214,15 @@ static void add(const sweep *s, entry *e, fx_array *g)
 }
 
 /* ---- contributions of slices ----------------------------------------------------------------- */
-/* Is g a pad with zeros, the gradient of a slice? Pads of one axis are collected until the gradient
- * is needed. Pads that do not overlap are then joined by one concatenation, so n slices of an array
+/* Is g a pad with zeros, the gradient of a slice? Pads of one axis are held until the gradient is
+ * needed. Pads that do not overlap are then joined by one concatenation, so n slices of an array
  * cost one pass over it, not n. */
 
 static bool zero_pad(const fx_array *g, const entry *e)
 {
-    const fxi_node *n = g->node;
+    const fxi_node *n = g->node, *first = e->nheld ? e->held[0]->node : n;
     return n->op == FX_OP_PAD && !n->data && n->in[1]->attr.literal.number == 0 &&
-           (e->npads == 0 || e->pads[0]->node->attr.pad.axis == n->attr.pad.axis);
+           first->op == FX_OP_PAD && first->attr.pad.axis == n->attr.pad.axis;
 }
 
 static int by_start(const void *a, const void *b)
@@ -237,67 +241,221 @@ static fx_array *gap(const entry *e, int axis, int64_t size)
     return fxi_full((fx_dtype)e->node->dtype, 0, e->node->ndim, shape);
 }
 
+/* Notes a concatenation along the last axis, for products of its parts. Without memory for the
+ * note, products copy the parts. */
+static void note_joined(sweep *s, int axis, fx_array *whole)
+{
+    if (!fxi_array_ok(whole) || axis != whole->node->ndim - 1 ||
+        !fxi_grow(&s->joined, &s->joined_capacity, s->njoined + 1, sizeof *s->joined))
+        return;
+    s->joined[s->njoined++] = fxi_retain(whole);
+}
+
 /* Removes pads that do not overlap from the sorted list, and returns the array that they form
  * together. */
-static fx_array *join_pads(entry *e, fx_array **pieces)
+static fx_array *join_pads(sweep *s, entry *e, fx_array **pieces)
 {
-    const int axis = (int)e->pads[0]->node->attr.pad.axis;
+    const int axis = (int)e->held[0]->node->attr.pad.axis;
     int32_t left = 0, n = 0, taken = 0;
     int64_t at = 0;
     fx_array *last = NULL;
-    for (int32_t i = 0; i < e->npads; i++) {
-        const fxi_node *pad = e->pads[i]->node;
+    for (int32_t i = 0; i < e->nheld; i++) {
+        const fxi_node *pad = e->held[i]->node;
         if (pad->attr.pad.before < at) {
-            e->pads[left++] = e->pads[i];
+            e->held[left++] = e->held[i];
             continue;
         }
         if (pad->attr.pad.before > at)
             pieces[n++] = gap(e, axis, pad->attr.pad.before - at);
         pieces[n++] = fxi_array_of(pad->in[0]);
         at = pad->attr.pad.before + pad->in[0]->shape[axis];
-        last = fxi_array_of(e->pads[i]->node);
-        fx_release(e->pads[i]);
+        last = fxi_array_of(e->held[i]->node);
+        fx_release(e->held[i]);
         taken++;
     }
     if (at < e->node->shape[axis])
         pieces[n++] = gap(e, axis, e->node->shape[axis] - at);
-    e->npads = left;
-    return taken == 1 ? last : fxi_concat(axis, n, pieces);
+    e->nheld = left;
+    if (taken == 1)
+        return last;
+    fx_array *whole = fxi_concat(axis, n, pieces);
+    note_joined(s, axis, whole);
+    return whole;
 }
 
-static fx_status add_pads(const sweep *s, entry *e)
+static void add_pads(sweep *s, entry *e, fx_array **pieces)
 {
-    if (e->npads == 0)
+    qsort(e->held, (size_t)e->nheld, sizeof *e->held, by_start);
+    while (e->nheld > 0)
+        add(s, e, join_pads(s, e, pieces));
+}
+
+/* ---- contributions of products --------------------------------------------------------------- */
+/* A weight that several products share, such as that of a recurrent layer, gets a contribution
+ * A·Bᵀ from each. Their sum is one product [A₁ A₂ …]·[B₁ B₂ …]ᵀ, which reads and writes the
+ * gradient once, not n times, and sums more terms at a time. */
+
+/* Fewer products are added one by one. */
+enum { JOINED_PRODUCTS = 4 };
+
+/* Is g such a product? */
+static bool plain_product(const fx_array *g)
+{
+    const fxi_node *n = g->node;
+    return n->op == FX_OP_MATMUL && !n->data && n->ndim == 2 && !n->attr.matmul.transpose_a &&
+           n->attr.matmul.transpose_b;
+}
+
+static bool can_hold_product(const fx_array *g, const entry *e)
+{
+    const fx_array *first = e->nheld ? e->held[0] : e->gradient;
+    return first && plain_product(g) && plain_product(first);
+}
+
+/* Operand i of product k. */
+static fxi_node *factor(const entry *e, int32_t k, int i)
+{
+    return e->held[k]->node->in[i];
+}
+
+/* Copying the operands must cost less than what is saved: reading and writing the gradient for each
+ * product. */
+static bool worth_joining(const entry *e)
+{
+    int64_t terms = 0;
+    const int64_t rows = e->node->shape[0], columns = e->node->shape[1];
+    for (int32_t k = 0; k < e->nheld; k++)
+        terms += factor(e, k, 0)->shape[1];
+    return e->nheld >= JOINED_PRODUCTS && (rows + columns) * (terms / e->nheld) <= rows * columns;
+}
+
+/* Is a part of a concatenation the matrix x, perhaps with other sizes? */
+static bool is_part(const fxi_node *part, const fxi_node *x)
+{
+    return part == x || (part->op == FX_OP_RESHAPE && part->in[0] == x && part->ndim >= 2 &&
+                         part->shape[0] == x->shape[0]);
+}
+
+/* The place of x among the parts; −1: it is none of them. */
+static int32_t part_of(const fxi_node *whole, const fxi_node *x)
+{
+    for (int32_t i = 0; i < whole->nin; i++)
+        if (is_part(whole->in[i], x))
+            return i;
+    return -1;
+}
+
+/* The part of `whole` that has the first factors of all products in their order or the reverse one,
+ * as a matrix; NULL: there is none. Puts the products in the order of the parts. */
+static fx_array *factors_in(entry *e, fx_array *whole)
+{
+    const fxi_node *n = whole->node;
+    const int axis = n->ndim - 1;
+    int32_t first = part_of(n, factor(e, 0, 0));
+    const int32_t second = first < 0 ? -1 : part_of(n, factor(e, 1, 0)), way = second - first;
+    if (second < 0 || (way != 1 && way != -1))
+        return NULL;
+    for (int32_t k = 2; k < e->nheld; k++) {
+        const int32_t at = first + k * way;
+        if (at < 0 || at >= n->nin || !is_part(n->in[at], factor(e, k, 0)))
+            return NULL;
+    }
+    for (int32_t i = 0, k = e->nheld - 1; way < 0 && i < k; i++, k--) {
+        fx_array *swapped = e->held[i];
+        e->held[i] = e->held[k];
+        e->held[k] = swapped;
+    }
+    first = way < 0 ? first - e->nheld + 1 : first;
+    int64_t start = 0, size = 0;
+    for (int32_t i = 0; i < first + e->nheld; i++)
+        *(i < first ? &start : &size) += n->in[i]->shape[axis];
+    return fx_reshape(fx_slice(whole, axis, start, start + size), n->shape[0], -1);
+}
+
+static fx_array *concat_factors(const entry *e, int i, fx_array **pieces)
+{
+    for (int32_t k = 0; k < e->nheld; k++)
+        pieces[k] = fxi_array_of(factor(e, k, i));
+    return fxi_concat(1, e->nheld, pieces);
+}
+
+static fx_array *join_products(const sweep *s, entry *e, fx_array **pieces)
+{
+    fx_array *a = NULL;
+    for (int32_t i = 0; i < s->njoined && !a; i++)
+        a = factors_in(e, s->joined[i]);
+    a = a ? a : concat_factors(e, 0, pieces);
+    return fxi_matmul_node(false, true, a, concat_factors(e, 1, pieces), "matmul");
+}
+
+static void add_products(sweep *s, entry *e, fx_array **pieces)
+{
+    if (worth_joining(e))
+        add(s, e, join_products(s, e, pieces));
+    else
+        for (int32_t k = 0; k < e->nheld; k++)
+            add(s, e, fxi_array_of(e->held[k]->node));
+    for (int32_t k = 0; k < e->nheld; k++)
+        fx_release(e->held[k]);
+    e->nheld = 0;
+}
+
+/* ---- contributions --------------------------------------------------------------------------- */
+
+/* Adds the contributions that are held. */
+static fx_status add_held(sweep *s, entry *e)
+{
+    if (e->nheld == 0)
         return FX_OK;
     FXI_SCOPE;
-    fx_array **pieces = fxi_malloc((2 * (size_t)e->npads + 1) * sizeof *pieces);
+    fx_array **pieces = fxi_malloc((2 * (size_t)e->nheld + 1) * sizeof *pieces);
     if (!pieces)
         return out_of_memory();
-    qsort(e->pads, (size_t)e->npads, sizeof *e->pads, by_start);
-    while (e->npads > 0)
-        add(s, e, join_pads(e, pieces));
+    if (e->held[0]->node->op == FX_OP_PAD)
+        add_pads(s, e, pieces);
+    else
+        add_products(s, e, pieces);
     fxi_free(pieces);
     return fx_array_status(e->gradient);
 }
 
-/* Adds g to the gradient of e, or to its pads. The order of contributions is that of the sweep, so
+static void hold(sweep *s, entry *e, fx_array *g)
+{
+    if (!fxi_grow(&e->held, &e->held_capacity, e->nheld + 1, sizeof *e->held)) {
+        s->status = out_of_memory();
+        return;
+    }
+    e->held[e->nheld++] = fxi_retain(g);
+}
+
+/* Holds a product, and with the second one the first, which was the gradient so far. */
+static void hold_product(sweep *s, entry *e, fx_array *g)
+{
+    if (e->nheld == 0)
+        hold(s, e, e->gradient);
+    if (s->status == FX_OK)
+        hold(s, e, g);
+    if (e->gradient && s->status == FX_OK) {
+        fxi_scope_give(s->scope, e->gradient);
+        e->gradient = NULL;
+    }
+}
+
+/* Adds g to the gradient of e, or holds it. The order of contributions is that of the sweep, so
  * sums have the same bits in every run. */
 static void contribute(sweep *s, entry *e, fx_array *g)
 {
     g = fitted(s->c, g, e->node);
     if (!fxi_array_ok(g)) {
         s->status = s->status == FX_OK ? fx_array_status(g) : s->status;
-        return;
-    }
-    if (!zero_pad(g, e)) {
+    } else if (zero_pad(g, e)) {
+        hold(s, e, g);
+    } else if (can_hold_product(g, e)) {
+        hold_product(s, e, g);
+    } else {
         add(s, e, g);
         if (!fxi_array_ok(e->gradient))
             s->status = fx_array_status(e->gradient);
-    } else if (fxi_grow(&e->pads, &e->pad_capacity, e->npads + 1, sizeof *e->pads)) {
-        fxi_retain(g);
-        e->pads[e->npads++] = g;
-    } else {
-        s->status = out_of_memory();
     }
 }
 
@@ -378,7 +536,7 @@ static fx_array *result_of(sweep *s, fx_array *x)
     entry *e = entry_of(s, x->node);
     if (!fxi_is_float(x->node->dtype))
         return NULL;
-    if (e && add_pads(s, e) != FX_OK)
+    if (e && add_held(s, e) != FX_OK)
         return fx_error_array(FX_STATUS_MEMORY);
     if (e && e->gradient)
         return fxi_array_of(e->gradient->node);
@@ -471,8 +629,10 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
     s->scope = s->c->virtual_scopes ? NULL : s->c->scope;
     for (int32_t i = s->norder - 1; i >= 0 && s->status == FX_OK; i--) {
         entry *e = &s->entries[s->order[i]];
-        s->status = add_pads(s, e);
-        if (s->status != FX_OK || !e->leads || !e->gradient || e->start || !e->passes)
+        if (!e->leads || e->start || !e->passes) /* the gradient of a wanted value: see result_of */
+            continue;
+        s->status = add_held(s, e);
+        if (s->status != FX_OK || !e->gradient)
             continue;
         if (e->node->nin > 0)
             apply_rule(s, e);
@@ -505,11 +665,14 @@ static fx_status pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, 
         const entry *e = &s.entries[i];
         if (e->gradient)
             fx_release(e->gradient);
-        for (int32_t k = 0; k < e->npads; k++)
-            fx_release(e->pads[k]);
-        if (e->pads)
-            fxi_free(e->pads);
+        for (int32_t k = 0; k < e->nheld; k++)
+            fx_release(e->held[k]);
+        if (e->held)
+            fxi_free(e->held);
     }
+    for (int32_t i = 0; i < s.njoined; i++)
+        fx_release(s.joined[i]);
+    fxi_free(s.joined);
     fxi_free(s.entries);
     fxi_free(s.order);
     fxi_free(s.foreign);

@@ -685,6 +685,174 @@ static void many_slices_cost_what_the_array_costs(void **state)
     assert_true(bytes_of_slices(400) < 5 * bytes_of_slices(100));
 }
 
+/* ---- gradients of shared weights ---------------------------------------------------------------
+ */
+/* loss = Σₜ Σ Cₜ∘(W·xₜ + Pₜ), where Pₜ are columns of P: dW = Σₜ Cₜxₜᵀ, and dP has the columns Cₜ.
+ */
+
+enum { OUT = 8, IN = 6, MOST_PRODUCTS = 7, MOST_TERMS = 4 };
+
+typedef struct shared_weight {
+    int n, terms; /* products, and columns of each xₜ */
+    int order;    /* of Pₜ in P: 0 like the products, 1 reversed, 2 mixed; 3: there is no P */
+    bool cube;    /* P has an axis more, so that Pₜ are reshaped */
+    bool other, right; /* W is also multiplied by a number; there also is a product V·W */
+} shared_weight;
+
+static uint32_t a_random;
+static double small_number(void)
+{
+    return (double)((a_random = a_random * 1664525 + 1013904223) >> 24) - 128;
+}
+
+static fx_array *small_matrix(int64_t rows, int64_t columns, double *out)
+{
+    for (int64_t i = 0; i < rows * columns; i++)
+        out[i] = small_number();
+    return fx_from(FX_DTYPE_F64, out, rows, columns);
+}
+
+static int place_in(const shared_weight *p, int t)
+{
+    return p->order == 0 ? t : p->order == 1 ? p->n - 1 - t : (11 * t + 1) % p->n;
+}
+
+static fx_array *columns_of(const shared_weight *p, fx_array *whole, int t)
+{
+    const int64_t at = place_in(p, t);
+    if (p->cube)
+        return fx_reshape(fx_slice(whole, 2, at, at + 1), OUT, p->terms);
+    return fx_slice(whole, 1, at * p->terms, (at + 1) * p->terms);
+}
+
+/* The steps of the gradient that are products. */
+static int products_in(fx_array *g)
+{
+    static char text[1 << 15];
+    int n = 0;
+    assert_true(fx_plan_text(g, text, sizeof text) < sizeof text);
+    for (const char *at = text; (at = strstr(at, "matmul")) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* Everything is a whole number, so sums in any order are exact. */
+static void check_shared_weight(const shared_weight *p, int want_products)
+{
+    FX_SCOPE;
+    double w[OUT * IN], dw[OUT * IN] = {0}, columns[MOST_PRODUCTS * OUT * MOST_TERMS];
+    double x[IN * MOST_TERMS], c[OUT * MOST_TERMS], v[OUT], d[IN];
+    double dp[MOST_PRODUCTS * OUT * MOST_TERMS];
+    const int64_t k = p->terms;
+    fx_array *W = small_matrix(OUT, IN, w), *loss = fx_f64(fx_zeros()), *g[2];
+    fx_array *P = small_matrix(OUT, p->n * k, columns);
+    if (p->cube)
+        P = fx_reshape(P, OUT, k, p->n);
+    fx_eval(P);
+    for (int t = 0; t < p->n; t++) {
+        fx_array *X = small_matrix(IN, k, x), *C = small_matrix(OUT, k, c);
+        fx_array *y = fx_matmul(W, X);
+        if (p->order < 3)
+            y = fx_add(y, columns_of(p, P, t));
+        loss = fx_add(loss, fx_sum(fx_mul(C, y)));
+        for (int i = 0; i < OUT; i++)
+            for (int j = 0; j < IN; j++)
+                for (int q = 0; q < k; q++)
+                    dw[i + OUT * j] += c[i + OUT * q] * x[j + IN * q];
+        for (int i = 0; i < OUT * k && p->order < 3; i++)
+            dp[OUT * k * place_in(p, t) + i] = c[i];
+    }
+    if (p->other)
+        loss = fx_add(loss, fx_sum(fx_mul(W, 3)));
+    if (p->right)
+        loss = fx_add(
+            loss, fx_sum(fx_matmul(fx_matmul(small_matrix(1, OUT, v), W), small_matrix(IN, 1, d))));
+    for (int i = 0; i < OUT * IN; i++)
+        dw[i] += (p->other ? 3 : 0) + (p->right ? v[i % OUT] * d[i / OUT] : 0);
+    fx_array *of[] = {W, P};
+    assert_int_equal(fx_gradient_of(loss, of, 2, g), FX_OK);
+    if (want_products >= 0)
+        assert_int_equal(products_in(g[0]), want_products);
+    for (int i = 0; i < OUT * IN; i++)
+        assert_true(fx_at(g[0], i) == dw[i]);
+    for (int i = 0; i < OUT * k * p->n && p->order < 3; i++)
+        assert_true(fx_at(g[1], i) == dp[i]);
+}
+
+/* Four or more products with few terms are one, wherever their factors are. */
+static void weights_of_several_products(void **state)
+{
+    (void)state;
+    int joined = 0;
+    for (int n = 1; n <= MOST_PRODUCTS; n++)
+        for (int terms = 1; terms <= MOST_TERMS; terms++)
+            for (int order = 0; order < 4; order++)
+                for (int uses = 0; uses < 8; uses++) {
+                    const shared_weight p = {n, terms, order, uses & 1, uses & 2, uses & 4};
+                    const bool joins = n >= 4 && terms < MOST_TERMS;
+                    check_shared_weight(&p, p.right || p.other ? -1 : joins ? 1 : n);
+                    joined += joins;
+                }
+    assert_int_equal(joined, 4 * 3 * 4 * 8);
+}
+
+/* The columns of P are those of its gradient, which is one concatenation: the joined product reads
+ * it, so that only the xₜ are copied. */
+static void factors_in_a_concatenation(void **state)
+{
+    (void)state;
+    for (int order = 0; order < 3; order++)
+        for (int cube = 0; cube < 2; cube++) {
+            FX_SCOPE;
+            static char text[1 << 15];
+            const shared_weight p = {5, 2, order, cube, false, false};
+            fx_array *W = fx_ones(OUT, IN), *loss = fx_zeros(), *g[2];
+            fx_array *P = cube ? fx_ones(OUT, 2, 5) : fx_ones(OUT, 10);
+            for (int t = 0; t < 5; t++) {
+                fx_array *y = fx_matmul(W, fx_full(t + 1, IN, 2));
+                loss = fx_add(loss, fx_sum(fx_square(fx_add(y, columns_of(&p, P, t)))));
+            }
+            fx_array *of[] = {W, P};
+            assert_int_equal(fx_gradient_of(loss, of, 2, g), FX_OK);
+            fx_plan_text(fx_tuple(g[0], g[1]), text, sizeof text);
+            int concats = 0;
+            for (const char *at = text; (at = strstr(at, "concat")) != NULL; at++)
+                concats++;
+            assert_int_equal(concats, order == 2 ? 3 : 2);
+            /* yₜ has the elements 6(t + 1) + 1, so dW has Σₜ 2·2·(6t + 7)(t + 1). */
+            for (int i = 0; i < OUT * IN; i++)
+                assert_true(fx_at(g[0], i) == 4 * (7 + 26 + 57 + 100 + 155));
+        }
+}
+
+/* The gradient of such a gradient: for G = dW Σₜ|W·xₜ|² = 2W·S with S = Σₜxₜxₜᵀ, d/dW |G|² =
+ * 8W·S·S.
+ */
+static void of_the_gradient_of_a_shared_weight(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    double w[OUT * IN], x[IN], s[IN * IN] = {0}, ss[IN * IN] = {0};
+    fx_array *W = small_matrix(OUT, IN, w), *loss = fx_f64(fx_zeros());
+    for (int t = 0; t < 5; t++) {
+        loss = fx_add(loss, fx_sum(fx_square(fx_matmul(W, small_matrix(IN, 1, x)))));
+        for (int i = 0; i < IN * IN; i++)
+            s[i] += x[i % IN] * x[i / IN];
+    }
+    for (int i = 0; i < IN * IN; i++)
+        for (int q = 0; q < IN; q++)
+            ss[i] += s[i % IN + IN * q] * s[q + IN * (i / IN)];
+    fx_array *g = gradient1(loss, W);
+    assert_int_equal(products_in(g), 6); /* five W·xₜ, and the joined one */
+    g = gradient1(fx_sum(fx_square(g)), W);
+    double want[OUT * IN] = {0};
+    for (int i = 0; i < OUT; i++)
+        for (int j = 0; j < IN; j++)
+            for (int q = 0; q < IN; q++)
+                want[i + OUT * j] += 8 * w[i + OUT * q] * ss[q + IN * j];
+    check_array("d/dW |dW|^2", g, OUT * IN, want, 1e-12, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -717,6 +885,9 @@ int main(void)
         TEST(upstream_gradients_that_are_pads),
         TEST(upstream_gradients_that_are_negations),
         TEST(many_slices_cost_what_the_array_costs),
+        TEST(weights_of_several_products),
+        TEST(factors_in_a_concatenation),
+        TEST(of_the_gradient_of_a_shared_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
