@@ -43,6 +43,7 @@ enum {
                        from a multiple of PAGE */
     LITTLE = 8192,  /* elements of a matrix that is packed although it is used once, or of an A that
                        is not divided */
+    PANELS = 8,     /* panels of B packed together */
     PARTS = 8,      /* parts, at least, for several threads */
     EVEN = 4,       /* many parts are a multiple of it, so that two or four threads share them */
     PAGE = 4096,    /* bytes; prefetchers do not cross its end */
@@ -138,15 +139,43 @@ static void pack(const product *p, int width, const void *s, int64_t stride, int
         p->core->pack(width, s, stride, depth_stride, count, depth, is_far(p, all), d);
 }
 
-/* Packs the terms being added of one panel of B, so that every block of rows finds them ready. */
-static void pack_panel(const product *p, int64_t panel)
+/* Packs `count` of the terms being added, from the q-th on, of one panel of B. */
+static void pack_terms(const product *p, int64_t panel, int64_t q, int64_t count)
 {
     const fxi_gemm *g = &p->g;
     const int64_t j = panel * p->core->nr;
     const int n = (int)fxi_cpu_min(p->core->nr, p->columns - j);
-    pack(p, (int)fxi_cpu_round_up(n, p->core->unit),
-         stored_at(g->b, p->term * g->rsb + (p->first + j) * g->csb, p), g->csb, g->rsb, n,
-         p->terms, g->n, at(p->b, j * p->terms, p));
+    const int width = (int)fxi_cpu_round_up(n, p->core->unit);
+    pack(p, width, stored_at(g->b, (p->term + q) * g->rsb + (p->first + j) * g->csb, p), g->csb,
+         g->rsb, n, count, g->n, at(p->b, j * p->terms + q * width, p));
+}
+
+static int64_t panels_of(const product *p)
+{
+    return fxi_cpu_divide_up(p->columns, p->core->nr);
+}
+
+/* How many panels are packed together: if rows of B are in different pages, RUN of them are packed
+ * for all these panels before the next ones, because a panel's columns are only a cache line of
+ * each row. */
+static int64_t panels_together(const product *p)
+{
+    return p->g.csb == 1 && p->g.rsb * p->stored >= PAGE ? PANELS : 1;
+}
+
+static int64_t groups_of(const product *p)
+{
+    return p->pack_b ? fxi_cpu_divide_up(panels_of(p), panels_together(p)) : 0;
+}
+
+/* Packs a group of panels of B, so that every block of rows finds them ready. */
+static void pack_panels(const product *p, int64_t group)
+{
+    const int64_t n = panels_together(p), each = n > 1 ? RUN : p->terms;
+    const int64_t from = group * n, to = fxi_cpu_min(from + n, panels_of(p));
+    for (int64_t q = 0; q < p->terms; q += each)
+        for (int64_t panel = from; panel < to; panel++)
+            pack_terms(p, panel, q, fxi_cpu_min(each, p->terms - q));
 }
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -226,31 +255,47 @@ static void run_tiles(const product *p, const void *a, char *c, const char *d, i
         tiles[t->m > p->core->lanes](t);
 }
 
-/* The rows of A after those of a part, which the thread probably packs next. They are fetched into
- * the second-level cache while tiles are computed, because memory is idle then: packing 50257×256
- * numbers took 8.3 % of a prediction of GPT-2 with 4 blocks, and takes 3.4 %. */
-typedef struct rows_ahead {
-    const char *from, *to;
-    int64_t bytes; /* fetched at a time */
-} rows_ahead;
+/* What a thread packs next of a large A, in runs of neighbouring elements: the next terms of its
+ * rows, or the first terms of the rows after them. It is fetched into the second-level cache while
+ * tiles are computed, because memory is idle then. */
+typedef struct fetching {
+    const char *at;
+    int64_t run, stride; /* bytes of a run, and from one run to the next */
+    int64_t runs;        /* that are left */
+    int64_t done;        /* bytes of the first of them that have been fetched */
+    int64_t lines;       /* fetched at a time */
+} fetching;
 
-/* steps: calls of fetch_rows. Only for rows that are in one piece of memory. */
-static rows_ahead rows_after(const product *p, int64_t i0, int64_t i1, int64_t steps)
+/* Rows i0 … i1−1 have been packed from term l on. steps: calls of fetch(). */
+static fetching fetch_next(const product *p, int64_t i0, int64_t i1, int64_t l, int64_t steps)
 {
     const fxi_gemm *g = &p->g;
-    rows_ahead r = {NULL, NULL, 0};
-    if (!p->pack_a || g->csa != 1 || g->rsa != g->k || !is_far(p, g->m))
-        return r;
-    r.from = stored_at(g->a, i1 * g->rsa, p);
-    r.to = stored_at(g->a, fxi_cpu_min(i1 + (i1 - i0), g->m) * g->rsa, p);
-    r.bytes = fxi_cpu_round_up(fxi_cpu_divide_up(r.to - r.from, steps), LINE);
-    return r;
+    const int64_t end = p->term + p->terms;
+    const bool same = l + p->kc < end, across = g->csa == 1;
+    const int64_t i = same ? i0 : i1, rows = fxi_cpu_min(i1 - i0, g->m - i);
+    const int64_t q = same ? l + p->kc : p->term, terms = fxi_cpu_min(p->kc, end - q);
+    fetching f = {.runs = 0};
+    if (!p->pack_a || rows <= 0 || (!across && g->rsa != 1) || !is_far(p, g->m))
+        return f;
+    f.at = stored_at(g->a, i * g->rsa + q * g->csa, p);
+    f.run = (across ? terms : rows) * p->stored;
+    f.stride = (across ? g->rsa : g->csa) * p->stored;
+    f.runs = across ? rows : terms;
+    f.lines = fxi_cpu_divide_up(f.runs * fxi_cpu_divide_up(f.run, LINE), steps);
+    return f;
 }
 
-static void fetch_rows(rows_ahead *r)
+static void fetch(fetching *f)
 {
-    for (int64_t q = 0; q < r->bytes && r->from < r->to; q += LINE, r->from += LINE)
-        __builtin_prefetch(r->from, 0, 2);
+    for (int64_t n = 0; n < f->lines && f->runs > 0; n++) {
+        __builtin_prefetch(f->at + f->done, 0, 2);
+        f->done += LINE;
+        if (f->done >= f->run) {
+            f->done = 0;
+            f->at += f->stride;
+            f->runs--;
+        }
+    }
 }
 
 /* Parts begin at whole tiles. */
@@ -293,17 +338,16 @@ static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64
     t.ccs = p->load ? i1 - i0 : g->csc;
     t.dcs = g->csd;
     t.bcs = 0;
-    rows_ahead ahead =
-        rows_after(p, i0, i1, fxi_cpu_divide_up(j1 - j0, nr) * fxi_cpu_divide_up(p->terms, p->kc));
     for (int64_t l = p->term; l < end; l += p->kc) {
         t.k = fxi_cpu_min(p->kc, end - l);
         t.accumulate = l > 0 || g->accumulate || d;
         const void *rows = take_rows(p, i0, i1 - i0, l, a, &t);
+        fetching next = fetch_next(p, i0, i1, l, fxi_cpu_divide_up(j1 - j0, nr));
         for (int64_t j = j0; j < j1; j += t.n) {
             const bool all = i1 - i0 <= p->mr && j == j0 && whole > 0;
             t.n = all ? whole : fxi_cpu_min(nr, j1 - j);
             const int width = take_columns(p, j, l, &t);
-            fetch_rows(&ahead);
+            fetch(&next);
             run_tiles(p, rows, at(sums, (j - j0) * t.ccs, p),
                       d ? stored_at(d, (j - j0) * g->csd, p) : NULL, i1 - i0,
                       p->core->tile[width / p->core->unit - 1], &t);
@@ -522,8 +566,8 @@ static void run_alone(product *p, char *memory)
     p->kept = p->b + p->b_bytes;
     char *own = p->kept + p->kept_bytes;
     while (next_portion(p)) {
-        for (int64_t j = 0; p->pack_b && j * p->core->nr < p->columns; j++)
-            pack_panel(p, j);
+        for (int64_t k = 0; k < groups_of(p); k++)
+            pack_panels(p, k);
         if (p->small)
             run_rows(p, 0, p->g.m, 0, p->columns, own, own + p->a_bytes);
         for (int64_t k = 0; k < p->row_parts * p->column_parts && !p->small; k++)
@@ -531,9 +575,9 @@ static void run_alone(product *p, char *memory)
     }
 }
 
-static void shared_panel(void *user, int64_t panel)
+static void shared_panels(void *user, int64_t group)
 {
-    pack_panel(user, panel);
+    pack_panels(user, group);
 }
 static void shared_part(void *user, int64_t part, void *scratch)
 {
@@ -553,7 +597,7 @@ static fx_status run_shared(product *p)
      * packed B. */
     while (!status && next_portion(p)) {
         if (p->pack_b)
-            fxi_cpu_parallel((p->columns + p->core->nr - 1) / p->core->nr, shared_panel, p);
+            fxi_cpu_parallel(groups_of(p), shared_panels, p);
         status = fxi_cpu_parallel_scratch(p->parts, (size_t)part_bytes(p), shared_part, p);
     }
     fxi_free(p->b);
