@@ -76,9 +76,10 @@ static void sizes_at_the_edges(void **state)
 static void large_products_in_threads(void **state)
 {
     (void)state;
-    static const int64_t sizes[][3] = {
-        {300, 1030, 2100}, {1100, 40, 700}, {40, 1300, 530}, {700, 96, 1100}, {1, 3000, 900},
-        {3000, 1, 900},    {97, 200, 65},   {520, 530, 70},  {10, 2000, 300}, {280, 30, 1024}};
+    static const int64_t sizes[][3] = {{300, 1030, 2100}, {1100, 40, 700}, {40, 1300, 530},
+                                       {700, 96, 1100},   {1, 3000, 900},  {3000, 1, 900},
+                                       {97, 200, 65},     {520, 530, 70},  {10, 2000, 300},
+                                       {280, 30, 1024},   {129, 1100, 77}, {150, 1100, 77}};
     const int before = fx_num_threads();
     static const int types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
     for (int type = 0; type < 4; type++)
