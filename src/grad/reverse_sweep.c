@@ -10,7 +10,8 @@
  * collects the nodes that lead to a wanted value, inputs before consumers. The sweep visits them in
  * the reverse order, and the rule of each node adds lazy contributions to the gradients of its
  * inputs. The walk and the sweep are iterative, because a graph can be deeper than the stack. The
- * handles that rules make are freed a few rules later.
+ * handles that rules make are freed a few rules later. Contributions of slices and products are
+ * held until the gradient is needed, because many of them cost less together (docs/design/0069).
  *
  * If an update has replaced the value of a handle whose gradient is wanted, that is an error: the
  * result would be the gradient of another value, or silently zero.
