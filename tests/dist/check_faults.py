@@ -172,6 +172,8 @@ def main():
             if run.result():
                 wrong.append(run.result())
                 print(f"run {k}: {run.result()}", flush=True)
+            if (k + 1) % 100 == 0:
+                print(f"{k + 1} runs of {len(runs) + len(mixed)}, {len(wrong)} failures", flush=True)
         print(f"{faults} faults and {len(runs) - faults} divisions, {len(wrong)} failures")
     if wrong or len(runs) != len(KINDS) * each + divisions:
         sys.exit(1)
