@@ -59,6 +59,7 @@ typedef struct sweep {
     int32_t nforeign, foreign_capacity;
     fx_array **joined; /* retained; the concatenations of pads along the last axis */
     int32_t njoined, joined_capacity;
+    fx_array *one; /* see fxi_rule_args */
     uint32_t mark;
     fxi_scope *scope; /* of the handles that rules make; NULL: it is not open, or has no memory */
     bool inner;       /* called by fxi_pullback_to */
@@ -509,7 +510,7 @@ static void apply_rule(sweep *s, entry *e)
             to[i] = entry_of(s, n->in[i]);
             need[i] = to[i] != NULL;
         }
-        fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, &out, e->gradient, need, gx});
+        fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, &out, e->gradient, need, gx, &s->one});
         if (s->c->sweep != s->mark)
             renumber(s);
         bool made = is_made(out); /* all handles that the rule asked for exist */
@@ -674,6 +675,7 @@ static fx_status pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, 
     for (int32_t i = 0; i < s.njoined; i++)
         fx_release(s.joined[i]);
     fxi_free(s.joined);
+    fx_release(s.one);
     fxi_free(s.entries);
     fxi_free(s.order);
     fxi_free(s.foreign);

@@ -349,7 +349,7 @@ RULE(REM)
 RULE(POW)
 {
     if (a->need[0])
-        a->gx[0] = fx_mul(G, fx_where(fx_eq(Y, 0), 0, fx_mul(Y, fx_pow(X, fx_sub(Y, 1)))));
+        a->gx[0] = fx_mul(G, fx_where(fx_eq(Y, 0), 0, fx_mul(Y, fx_pow(X, fx_sub(Y, ONE)))));
     if (a->need[1])
         a->gx[1] = fx_mul(G, fx_where(fx_and(fx_eq(X, 0), fx_ge(Y, 0)), 0, fx_mul(Z, fx_log(X))));
 }
@@ -413,7 +413,7 @@ RULE(EXP)
 
 RULE(EXPM1)
 {
-    a->gx[0] = fx_mul(G, fx_add(Z, 1));
+    a->gx[0] = fx_mul(G, fx_add(Z, ONE));
 }
 
 RULE(LOG)
@@ -423,7 +423,7 @@ RULE(LOG)
 
 RULE(LOG1P)
 {
-    a->gx[0] = fx_div(G, fx_add(X, 1));
+    a->gx[0] = fx_div(G, fx_add(X, ONE));
 }
 
 RULE(SQRT)
@@ -443,12 +443,12 @@ RULE(COS)
 
 RULE(TANH)
 {
-    a->gx[0] = fx_mul(G, fx_sub(1, fx_mul(Z, Z)));
+    a->gx[0] = fx_mul(G, fx_sub(ONE, fx_mul(Z, Z)));
 }
 
 RULE(SIGMOID)
 {
-    a->gx[0] = fx_mul(G, fx_mul(Z, fx_sub(1, Z)));
+    a->gx[0] = fx_mul(G, fx_mul(Z, fx_sub(ONE, Z)));
 }
 
 RULE(RELU)

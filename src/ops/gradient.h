@@ -10,6 +10,8 @@
 
 #include "context.h"
 
+#include <cflux/array.h>
+
 /* The arguments of a rule. gx[i] starts as NULL (no gradient). The rule sets it to the contribution
  * to the gradient of input i, with the shape of that input; for a 0-d input of an elementwise
  * operation the shape of the output is allowed, and the sweep sums it. Only inputs whose `need` is
@@ -20,6 +22,8 @@ typedef struct fxi_rule_args {
     fx_array *gy;
     const bool *need;
     fx_array **gx;
+    fx_array *
+        *one; /* the number 1, which all rules of a sweep share; retained. NULL: not made yet */
 } fxi_rule_args;
 
 /* Handles of the node's inputs and of the node itself. The scope that is open at the first use owns
@@ -33,6 +37,13 @@ static inline fx_array *fxi_rule_out(const fxi_rule_args *a)
     return *a->out ? *a->out : (*a->out = fxi_array_of(a->node));
 }
 
+/* A shared literal is one operand of a step, where each rule's own would be another one: the
+ * planner merges steps that read the same operands. */
+static inline fx_array *fxi_rule_one(const fxi_rule_args *a)
+{
+    return *a->one ? *a->one : (*a->one = fxi_retain(fx_scalar(1)));
+}
+
 /* y reshaped to the sizes of x; y itself if x is an error array. */
 fx_array *fxi_reshaped_like(fx_array *y, const fx_array *x);
 
@@ -41,6 +52,7 @@ fx_array *fxi_reshaped_like(fx_array *y, const fx_array *x);
 #define Y          fxi_rule_in(a, 1)
 #define G          a->gy
 #define Z          fxi_rule_out(a)
+#define ONE        fxi_rule_one(a)
 
 /* Every rule of op.def. */
 #define FXI_RULE_NONE(NAME)

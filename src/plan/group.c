@@ -314,9 +314,9 @@ static void merge(grouping *s, int32_t a, int32_t b)
         o->stored[i] = needed_outside_both(s, i, b, b) > 0;
 }
 
-/* Merges the group of root a into that of one of the readers of value x; false: into none. `tried`
- * counts the readers. */
-static bool merge_into_reader(grouping *s, int32_t a, int32_t x, int32_t *tried)
+/* Merges the group of root a into that of one of the readers of value x, and returns its root; −1:
+ * into none. `tried` counts the readers. */
+static int32_t merge_into_reader(grouping *s, int32_t a, int32_t x, int32_t *tried)
 {
     for (int32_t k = s->consumers.first[x]; k < s->consumers.first[x + 1] && *tried < SIBLINGS;
          k++) {
@@ -327,30 +327,39 @@ static bool merge_into_reader(grouping *s, int32_t a, int32_t x, int32_t *tried)
         const int fits = may_merge(s, a, b);
         if (fits > 0 || (fits < 0 && advance(s, a, b))) {
             merge(s, a, b);
-            return true;
+            return b;
         }
     }
-    return false;
+    return -1;
 }
 
-/* Merges the group of root a into a later one that reads one of its operands or of its values, if
- * there is one. Literals and broadcast operands do not count: reading them together saves nothing.
- */
-static void join_sibling(grouping *s, int32_t a)
+/* Merges the group of root a into a later one that reads one of its operands or of its values, and
+ * returns the root of that; −1: there is none. Literals and broadcast operands do not count:
+ * reading them together saves nothing. */
+static int32_t join_sibling(grouping *s, int32_t a)
 {
     const fxi_groups *o = s->out;
     int32_t tried = 0;
     for (int32_t i = a; i >= 0; i = o->next[i]) {
-        if (o->stored[i] && merge_into_reader(s, a, i, &tried))
-            return;
-        for (int k = 0; k < fxi_graph_inputs(s->g, i); k++) {
+        int32_t b = o->stored[i] ? merge_into_reader(s, a, i, &tried) : -1;
+        for (int k = 0; k < fxi_graph_inputs(s->g, i) && b < 0; k++) {
             const int32_t x = fxi_graph_input(s->g, i, k);
             if (o->root[x] != a && !o->literal[x] &&
-                fxi_same_shape(s->g->nodes[x], s->growth[a].space) &&
-                merge_into_reader(s, a, x, &tried))
-                return;
+                fxi_same_shape(s->g->nodes[x], s->growth[a].space))
+                b = merge_into_reader(s, a, x, &tried);
         }
+        if (b >= 0)
+            return b;
     }
+    return -1;
+}
+
+/* A group that another one has joined reads more, so it may have a sibling now that it had not
+ * before. Each round makes one group less. */
+static void join_siblings(grouping *s, int32_t a)
+{
+    while (a >= 0)
+        a = join_sibling(s, a);
 }
 
 /* The node whose value an alias in a row step names. */
@@ -428,7 +437,7 @@ bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out)
         for (int32_t k = g->n - 1; k >= 0 && ok; k--) {
             const int32_t i = out->rows.order[k];
             if (out->root[i] == i && groupable(&s, i) && out->rows.row[i] < 0)
-                join_sibling(&s, i);
+                join_siblings(&s, i);
         }
     }
     fxi_free(s.growth);
