@@ -46,8 +46,8 @@ static fx_status take_copies(const fxi_binding *b, const fx_step *s, void *copie
     return status;
 }
 
-/* Finishes the step that began first, and records a failure unless one is recorded already. The
- * list is short (FXI_MOST_BEGUN), so the other entries are moved. */
+/* Finishes the step that began first. record: false after a failure, which stays the recorded one.
+ * The list is short (FXI_MOST_BEGUN), so the other entries are moved. */
 static fx_status finish_first(const fxi_binding *b, fxi_begun *begun, bool record)
 {
     const fx_step *s = &b->plan->steps[begun->at[0].step];

@@ -35,6 +35,7 @@ typedef struct entry {
     bool start;         /* fxi_pullback_to: a wanted value, whose history the walk does not enter */
     bool walked;        /* the walk has visited it; wanted values get entries before the walk */
     bool passes;        /* gradients may pass through the node to its inputs */
+    bool sole;          /* `gradient` is one contribution, of the rule of products */
     /* Retained; contributions that are added together when the gradient is needed: all of them pads
      * of one axis, or all products. */
     fx_array **held;
@@ -295,7 +296,8 @@ static void add_pads(sweep *s, entry *e, fx_array **pieces)
 /* ---- contributions of products --------------------------------------------------------------- */
 /* A weight that several products share, such as that of a recurrent layer, gets a contribution
  * A·Bᵀ from each. Their sum is one product [A₁ A₂ …]·[B₁ B₂ …]ᵀ, which reads and writes the
- * gradient once, not n times, and sums more terms at a time. */
+ * gradient once, not n times, and sums more terms at a time. Only contributions of the rule of
+ * products are held: others may be read elsewhere, and would then be computed twice. */
 
 /* Fewer products are added one by one. */
 enum { JOINED_PRODUCTS = 4 };
@@ -304,13 +306,14 @@ enum { JOINED_PRODUCTS = 4 };
 static bool plain_product(const fx_array *g)
 {
     const fxi_node *n = g->node;
-    return n->op == FX_OP_MATMUL && !n->data && n->ndim == 2 && !n->attr.matmul.transpose_a &&
-           n->attr.matmul.transpose_b;
+    return n->op == FX_OP_MATMUL && !n->data && n->ndim == 2 && n->nin == 2 &&
+           !n->attr.matmul.transpose_a && n->attr.matmul.transpose_b;
 }
 
+/* Can g be held with those that are held, or with the one that is the gradient so far? */
 static bool can_hold_product(const fx_array *g, const entry *e)
 {
-    const fx_array *first = e->nheld ? e->held[0] : e->gradient;
+    const fx_array *first = e->nheld ? e->held[0] : e->sole ? e->gradient : NULL;
     return first && plain_product(g) && plain_product(first);
 }
 
@@ -320,15 +323,22 @@ static fxi_node *factor(const entry *e, int32_t k, int i)
     return e->held[k]->node->in[i];
 }
 
+/* The terms of all products together. */
+static int64_t terms_of(const entry *e)
+{
+    int64_t terms = 0;
+    for (int32_t k = 0; k < e->nheld; k++)
+        terms += factor(e, k, 0)->shape[1];
+    return terms;
+}
+
 /* Copying the operands must cost less than what is saved: reading and writing the gradient for each
  * product. */
 static bool worth_joining(const entry *e)
 {
-    int64_t terms = 0;
     const int64_t rows = e->node->shape[0], columns = e->node->shape[1];
-    for (int32_t k = 0; k < e->nheld; k++)
-        terms += factor(e, k, 0)->shape[1];
-    return e->nheld >= JOINED_PRODUCTS && (rows + columns) * (terms / e->nheld) <= rows * columns;
+    return e->nheld >= JOINED_PRODUCTS &&
+           (rows + columns) * (terms_of(e) / e->nheld) <= rows * columns;
 }
 
 /* Is a part of a concatenation the matrix x, perhaps with other sizes? */
@@ -371,7 +381,7 @@ static fx_array *factors_in(entry *e, fx_array *whole)
     int64_t start = 0, size = 0;
     for (int32_t i = 0; i < first + e->nheld; i++)
         *(i < first ? &start : &size) += n->in[i]->shape[axis];
-    return fx_reshape(fx_slice(whole, axis, start, start + size), n->shape[0], -1);
+    return fx_reshape(fx_slice(whole, axis, start, start + size), n->shape[0], terms_of(e));
 }
 
 static fx_array *concat_factors(const entry *e, int i, fx_array **pieces)
@@ -433,28 +443,31 @@ static void hold(sweep *s, entry *e, fx_array *g)
 /* Holds a product, and with the second one the first, which was the gradient so far. */
 static void hold_product(sweep *s, entry *e, fx_array *g)
 {
-    if (e->nheld == 0)
+    const bool second = e->nheld == 0;
+    if (second)
         hold(s, e, e->gradient);
     if (s->status == FX_OK)
         hold(s, e, g);
-    if (e->gradient && s->status == FX_OK) {
+    if (second && s->status == FX_OK) {
         fxi_scope_give(s->scope, e->gradient);
         e->gradient = NULL;
+        e->sole = false;
     }
 }
 
-/* Adds g to the gradient of e, or holds it. The order of contributions is that of the sweep, so
- * sums have the same bits in every run. */
-static void contribute(sweep *s, entry *e, fx_array *g)
+/* Adds g, a contribution of the rule of an operation, to the gradient of e, or holds it. The order
+ * of contributions is that of the sweep, so sums have the same bits in every run. */
+static void contribute(sweep *s, entry *e, fx_array *g, int op)
 {
     g = fitted(s->c, g, e->node);
     if (!fxi_array_ok(g)) {
         s->status = s->status == FX_OK ? fx_array_status(g) : s->status;
     } else if (zero_pad(g, e)) {
         hold(s, e, g);
-    } else if (can_hold_product(g, e)) {
+    } else if (op == FX_OP_MATMUL && can_hold_product(g, e)) {
         hold_product(s, e, g);
     } else {
+        e->sole = op == FX_OP_MATMUL && !e->gradient;
         add(s, e, g);
         if (!fxi_array_ok(e->gradient))
             s->status = fx_array_status(e->gradient);
@@ -519,7 +532,7 @@ static void apply_rule(sweep *s, entry *e)
         s->status = made ? s->status : FX_STATUS_MEMORY;
         for (int i = 0; i < nin && s->status == FX_OK; i++)
             if (to[i] && gx[i])
-                contribute(s, to[i], gx[i]);
+                contribute(s, to[i], gx[i], n->op);
     } else {
         s->status = out_of_memory();
     }
@@ -538,8 +551,6 @@ static fx_array *result_of(sweep *s, fx_array *x)
     entry *e = entry_of(s, x->node);
     if (!fxi_is_float(x->node->dtype))
         return NULL;
-    if (e && add_held(s, e) != FX_OK)
-        return fx_error_array(FX_STATUS_MEMORY);
     if (e && e->gradient)
         return fxi_array_of(e->gradient->node);
     if (s->inner)
@@ -548,6 +559,18 @@ static fx_array *result_of(sweep *s, fx_array *x)
     if (!fx_is_error(zeros))
         zeros->node->no_gradient = true;
     return zeros;
+}
+
+/* Adds what the wanted values hold: first the pads, so that products find the concatenations. */
+static fx_status add_to_wanted(sweep *s, fx_array *const *x, int n)
+{
+    for (int products = 0; products < 2; products++)
+        for (int i = 0; i < n && s->status == FX_OK; i++) {
+            entry *e = entry_of(s, x[i]->node);
+            if (e && e->nheld > 0 && plain_product(e->held[0]) == products)
+                s->status = add_held(s, e);
+        }
+    return s->status;
 }
 
 static fx_status enter_wanted(sweep *s, fx_array *const *x, int n)
@@ -626,12 +649,12 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
         return s->status;
     entry *root = entry_of(s, y->node);
     if (root)
-        contribute(s, root, gy);
+        contribute(s, root, gy, FX_OP_LEAF);
     const int scope = fxi_scope_open(FXI_SCOPE_QUIET, NULL, 0);
     s->scope = s->c->virtual_scopes ? NULL : s->c->scope;
     for (int32_t i = s->norder - 1; i >= 0 && s->status == FX_OK; i--) {
         entry *e = &s->entries[s->order[i]];
-        if (!e->leads || e->start || !e->passes) /* the gradient of a wanted value: see result_of */
+        if (!e->leads || e->start || !e->passes) /* of a wanted value: see add_to_wanted */
             continue;
         s->status = add_held(s, e);
         if (s->status != FX_OK || !e->gradient)
@@ -658,6 +681,8 @@ static fx_status pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, 
     fx_status status = check(y, gy, x, n);
     if (status == FX_OK)
         status = run(&s, y, gy, x, n);
+    if (status == FX_OK)
+        status = add_to_wanted(&s, x, n);
     for (int i = 0; i < n; i++) {
         out_gradients[i] = status == FX_OK ? result_of(&s, x[i]) : fx_error_array(status);
         if (status == FX_OK && out_gradients[i] && fx_is_error(out_gradients[i]))

@@ -330,6 +330,35 @@ static void failing_allocations(void **state)
     drop_operand(&a), drop_operand(&b), drop_operand(&out);
 }
 
+/* The last columns taken at a time are one column, fewer than the parts of the others. The columns
+ * of B are equal and have no memory of their own; A is larger than the caches. */
+static void fewer_columns_than_parts(void **state)
+{
+    (void)state;
+    enum { M = 64, K = 4200 };
+    const int nr = fxi_cpu_simd()->gemm[0].nr;
+    const int64_t n = nr >= 12 ? 87721 : nr >= 6 ? 174421 : 261121;
+    operand a = matrix(FX_DTYPE_F32, DENSE, M, K, true),
+            b = matrix(FX_DTYPE_F32, BROADCAST, K, n, false),
+            out = matrix(FX_DTYPE_F32, DENSE, M, n, false);
+    const fx_attr attr = {.matmul = {true, false}};
+    assert_int_equal(
+        run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out).status,
+        FX_OK);
+    const float *y = (const float *)(const void *)out.data;
+    for (int64_t i = 0; i < M; i++) {
+        double want = 0, size = 0;
+        for (int64_t p = 0; p < K; p++) {
+            const double v = element4(&a, p, i, 0, 0) * element4(&b, p, 0, 0, 0);
+            want += v, size += fabs(v);
+        }
+        check_close(y[i], want, 0x1p-23, 0x1p-23 * size);
+    }
+    for (int64_t j = 1; j < n; j++)
+        assert_memory_equal(y, y + j * M, M * sizeof *y);
+    drop_operand(&a), drop_operand(&b), drop_operand(&out);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(types_layouts_and_transposes),
     cmocka_unit_test(sizes_at_the_edges),
@@ -340,5 +369,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(failing_allocations),
     cmocka_unit_test(matrix_times_vector),
     cmocka_unit_test(odd_vectors),
+    cmocka_unit_test(fewer_columns_than_parts),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -685,8 +685,7 @@ static void many_slices_cost_what_the_array_costs(void **state)
     assert_true(bytes_of_slices(400) < 5 * bytes_of_slices(100));
 }
 
-/* ---- gradients of shared weights ---------------------------------------------------------------
- */
+/* ---- gradients of shared weights ------------------------------------------------------------ */
 /* loss = Σₜ Σ Cₜ∘(W·xₜ + Pₜ), where Pₜ are columns of P: dW = Σₜ Cₜxₜᵀ, and dP has the columns Cₜ.
  */
 
@@ -696,7 +695,9 @@ typedef struct shared_weight {
     int n, terms; /* products, and columns of each xₜ */
     int order;    /* of Pₜ in P: 0 like the products, 1 reversed, 2 mixed; 3: there is no P */
     bool cube;    /* P has an axis more, so that Pₜ are reshaped */
-    bool other, right; /* W is also multiplied by a number; there also is a product V·W */
+    /* Further uses of W, each after as many products: a product with a number, a slice, and a
+     * product V·W; −1: none. */
+    int number, slice, right;
 } shared_weight;
 
 static uint32_t a_random;
@@ -736,13 +737,29 @@ static int products_in(fx_array *g)
     return n;
 }
 
+/* Adds the uses of W after t products to the loss, and their gradients to dw. */
+static fx_array *other_uses(const shared_weight *p, int t, fx_array *W, fx_array *loss, double *dw)
+{
+    double v[OUT], d[IN];
+    if (p->number == t)
+        loss = fx_add(loss, fx_sum(fx_mul(W, 3)));
+    if (p->slice == t)
+        loss = fx_add(loss, fx_sum(fx_mul(fx_slice(W, 1, 1, 3), 5)));
+    if (p->right == t)
+        loss = fx_add(
+            loss, fx_sum(fx_matmul(fx_matmul(small_matrix(1, OUT, v), W), small_matrix(IN, 1, d))));
+    for (int i = 0; i < OUT * IN; i++)
+        dw[i] += (p->number == t ? 3 : 0) + (p->slice == t && i / OUT >= 1 && i / OUT < 3 ? 5 : 0) +
+                 (p->right == t ? v[i % OUT] * d[i / OUT] : 0);
+    return loss;
+}
+
 /* Everything is a whole number, so sums in any order are exact. */
 static void check_shared_weight(const shared_weight *p, int want_products)
 {
     FX_SCOPE;
     double w[OUT * IN], dw[OUT * IN] = {0}, columns[MOST_PRODUCTS * OUT * MOST_TERMS];
-    double x[IN * MOST_TERMS], c[OUT * MOST_TERMS], v[OUT], d[IN];
-    double dp[MOST_PRODUCTS * OUT * MOST_TERMS];
+    double x[IN * MOST_TERMS], c[OUT * MOST_TERMS], dp[MOST_PRODUCTS * OUT * MOST_TERMS];
     const int64_t k = p->terms;
     fx_array *W = small_matrix(OUT, IN, w), *loss = fx_f64(fx_zeros()), *g[2];
     fx_array *P = small_matrix(OUT, p->n * k, columns);
@@ -750,6 +767,7 @@ static void check_shared_weight(const shared_weight *p, int want_products)
         P = fx_reshape(P, OUT, k, p->n);
     fx_eval(P);
     for (int t = 0; t < p->n; t++) {
+        loss = other_uses(p, t, W, loss, dw);
         fx_array *X = small_matrix(IN, k, x), *C = small_matrix(OUT, k, c);
         fx_array *y = fx_matmul(W, X);
         if (p->order < 3)
@@ -762,13 +780,7 @@ static void check_shared_weight(const shared_weight *p, int want_products)
         for (int i = 0; i < OUT * k && p->order < 3; i++)
             dp[OUT * k * place_in(p, t) + i] = c[i];
     }
-    if (p->other)
-        loss = fx_add(loss, fx_sum(fx_mul(W, 3)));
-    if (p->right)
-        loss = fx_add(
-            loss, fx_sum(fx_matmul(fx_matmul(small_matrix(1, OUT, v), W), small_matrix(IN, 1, d))));
-    for (int i = 0; i < OUT * IN; i++)
-        dw[i] += (p->other ? 3 : 0) + (p->right ? v[i % OUT] * d[i / OUT] : 0);
+    loss = other_uses(p, p->n, W, loss, dw);
     fx_array *of[] = {W, P};
     assert_int_equal(fx_gradient_of(loss, of, 2, g), FX_OK);
     if (want_products >= 0)
@@ -787,13 +799,52 @@ static void weights_of_several_products(void **state)
     for (int n = 1; n <= MOST_PRODUCTS; n++)
         for (int terms = 1; terms <= MOST_TERMS; terms++)
             for (int order = 0; order < 4; order++)
-                for (int uses = 0; uses < 8; uses++) {
-                    const shared_weight p = {n, terms, order, uses & 1, uses & 2, uses & 4};
+                for (int cube = 0; cube < 2; cube++) {
+                    const shared_weight p = {n, terms, order, cube, -1, -1, -1};
                     const bool joins = n >= 4 && terms < MOST_TERMS;
-                    check_shared_weight(&p, p.right || p.other ? -1 : joins ? 1 : n);
+                    check_shared_weight(&p, joins ? 1 : n);
                     joined += joins;
                 }
-    assert_int_equal(joined, 4 * 3 * 4 * 8);
+    assert_int_equal(joined, 4 * 3 * 4 * 2);
+}
+
+/* Other uses of the weight before, between and after the products, some of them at once. */
+static void weights_with_other_uses(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= MOST_PRODUCTS; n++)
+        for (int at = 0; at <= n; at++)
+            for (int uses = 1; uses < 8; uses++) {
+                const int more = (at + uses) % (n + 1);
+                const shared_weight p = {n,
+                                         1 + at % 3,
+                                         uses % 4,
+                                         false,
+                                         uses & 1 ? at : -1,
+                                         uses & 2 ? (uses == 2 ? at : more) : -1,
+                                         uses & 4 ? (uses == 4 ? at : more) : -1};
+                check_shared_weight(&p, -1);
+            }
+}
+
+/* Weights and terms of size 0. */
+static void empty_shared_weights(void **state)
+{
+    (void)state;
+    for (int64_t out = 0; out < 3; out += 2)
+        for (int64_t in = 0; in < 4; in += 3)
+            for (int64_t k = 0; k < 3; k += 2) {
+                FX_SCOPE;
+                fx_array *W = fx_ones(out, in), *P = fx_ones(out, 5 * k), *loss = fx_zeros(), *g[2];
+                for (int t = 0; t < 5; t++)
+                    loss = fx_add(loss, fx_sum(fx_add(fx_matmul(W, fx_ones(in, k)),
+                                                      fx_slice(P, 1, k * t, k * t + k))));
+                fx_array *of[] = {W, P};
+                assert_int_equal(fx_gradient_of(loss, of, 2, g), FX_OK);
+                assert_int_equal(fx_eval(fx_tuple(g[0], g[1])), FX_OK);
+                if (out * in > 0)
+                    assert_true(fx_at(g[0], 0) == 5 * (double)k);
+            }
 }
 
 /* The columns of P are those of its gradient, which is one concatenation: the joined product reads
@@ -802,10 +853,11 @@ static void factors_in_a_concatenation(void **state)
 {
     (void)state;
     for (int order = 0; order < 3; order++)
-        for (int cube = 0; cube < 2; cube++) {
+        for (int kind = 0; kind < 4; kind++) {
             FX_SCOPE;
             static char text[1 << 15];
-            const shared_weight p = {5, 2, order, cube, false, false};
+            const bool cube = kind & 1;
+            const shared_weight p = {5, 2, order, cube, -1, -1, -1};
             fx_array *W = fx_ones(OUT, IN), *loss = fx_zeros(), *g[2];
             fx_array *P = cube ? fx_ones(OUT, 2, 5) : fx_ones(OUT, 10);
             for (int t = 0; t < 5; t++) {
@@ -813,6 +865,8 @@ static void factors_in_a_concatenation(void **state)
                 loss = fx_add(loss, fx_sum(fx_square(fx_add(y, columns_of(&p, P, t)))));
             }
             fx_array *of[] = {W, P};
+            if (kind & 2) /* whether P is pending or not */
+                fx_eval(P);
             assert_int_equal(fx_gradient_of(loss, of, 2, g), FX_OK);
             fx_plan_text(fx_tuple(g[0], g[1]), text, sizeof text);
             int concats = 0;
@@ -886,6 +940,8 @@ int main(void)
         TEST(upstream_gradients_that_are_negations),
         TEST(many_slices_cost_what_the_array_costs),
         TEST(weights_of_several_products),
+        TEST(weights_with_other_uses),
+        TEST(empty_shared_weights),
         TEST(factors_in_a_concatenation),
         TEST(of_the_gradient_of_a_shared_weight),
     };

@@ -157,10 +157,12 @@ static int64_t panels_of(const product *p)
 
 /* How many panels are packed together: if rows of B are in different pages, RUN of them are packed
  * for all these panels before the next ones, because a panel's columns are only a cache line of
- * each row. */
+ * each row. Two groups at least for each thread, if there are enough panels. */
 static int64_t panels_together(const product *p)
 {
-    return p->g.csb == 1 && p->g.rsb * p->stored >= PAGE ? PANELS : 1;
+    const bool far = p->g.csb == 1 && p->g.rsb * p->stored >= PAGE;
+    const int64_t share = panels_of(p) / (2 * fx_num_threads());
+    return far ? fxi_cpu_max(1, fxi_cpu_min(PANELS, share)) : 1;
 }
 
 static int64_t groups_of(const product *p)
@@ -275,7 +277,8 @@ static fetching fetch_next(const product *p, int64_t i0, int64_t i1, int64_t l, 
     const int64_t i = same ? i0 : i1, rows = fxi_cpu_min(i1 - i0, g->m - i);
     const int64_t q = same ? l + p->kc : p->term, terms = fxi_cpu_min(p->kc, end - q);
     fetching f = {.runs = 0};
-    if (!p->pack_a || rows <= 0 || (!across && g->rsa != 1) || !is_far(p, g->m))
+    /* A part of one tile of rows is computed in one call. */
+    if (!p->pack_a || rows <= 0 || i1 - i0 <= p->mr || (!across && g->rsa != 1) || !is_far(p, g->m))
         return f;
     f.at = stored_at(g->a, i * g->rsa + q * g->csa, p);
     f.run = (across ? terms : rows) * p->stored;
@@ -335,6 +338,8 @@ static void run_rows(const product *p, int64_t i0, int64_t i1, int64_t j0, int64
     const char *d = g->d ? stored_at(g->d, i0 + (p->first + j0) * g->csd, p) : NULL;
     const int64_t nr = p->core->nr, whole = (j1 - j0) / nr * nr;
     fxi_gemm_tiles t; /* the functions above fill in what the tiles need */
+    if (j0 == j1)     /* the last columns may be fewer than the parts */
+        return;
     t.ccs = p->load ? i1 - i0 : g->csc;
     t.dcs = g->csd;
     t.bcs = 0;
