@@ -69,14 +69,20 @@ typedef struct cache {
 
 /* The cache of the thread, created on first use. */
 static _Thread_local cache *mine;
-_Thread_local fxi_spares *fxi_own_spares; /* of `mine` */
+/* Never written. */
+fxi_spares fxi_no_spares = {
+    .n = FXI_MOST_SPARES, .held = INT64_MAX, .nlate = FXI_MOST_LATE, .late_held = INT64_MAX};
+_Thread_local fxi_spares *fxi_own_spares = &fxi_no_spares; /* of `mine` */
+/* Spare blocks are kept only where a node is known to take FXI_SPARE_BYTES (node.h): with 64-bit
+ * addresses. */
+static bool sparing = CACHING && sizeof(void *) == 8;
 static fxi_mutex lock = FXI_MUTEX_INIT;
 static cache *all;      /* caches of running threads */
 static int64_t retired; /* live count of threads that ended */
 static int64_t without; /* live count of blocks of threads without a cache (atomic) */
 static fxi_thread_value exit_key;
 static fxi_once once = FXI_ONCE_INIT;
-int64_t fxi_fault_at = -1;
+static int64_t fault_at = -1; /* −1: no allocation is to fail; atomic */
 static int64_t fault_seen;
 
 /* ---- size classes ---------------------------------------------------------------------------- */
@@ -123,6 +129,12 @@ static void cover(header *h, size_t keep)
     if (h->u.capacity > keep)
         ASAN_POISON_MEMORY_REGION((char *)(h + 1) + keep, h->u.capacity - keep);
 #endif
+}
+
+/* Does a test want an allocation to fail? */
+static inline bool faults(void)
+{
+    return __builtin_expect(__atomic_load_n(&fault_at, __ATOMIC_RELAXED) != -1, 0);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -201,9 +213,27 @@ static void close_cache(void *p)
     fxi_counters_add(&fxi_counters, &c->counts);
     fxi_mutex_unlock(&lock);
     mine = NULL;
-    fxi_own_spares = NULL;
+    fxi_own_spares = &fxi_no_spares;
     fxi_own_counters = NULL;
     free(c);
+}
+
+/* Nothing is taken from the lists while a test wants an allocation to fail. */
+static void hold_spares(cache *c, bool all_blocks)
+{
+    __atomic_store_n(&c->spares.held, all_blocks ? INT64_MAX : 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->spares.late_held, all_blocks ? INT64_MAX : FXI_SPARES_WAIT,
+                     __ATOMIC_RELAXED);
+}
+
+void fxi_memory_no_spares(void)
+{
+    sparing = false;
+    fxi_own_spares = &fxi_no_spares;
+    if (mine) {
+        reclaim_spares(mine);
+        reclaim_waiting_spares(mine);
+    }
 }
 
 static void make_key(void)
@@ -239,10 +269,9 @@ static __attribute__((noinline)) cache *register_cache(void)
     if (all)
         all->prev = c;
     all = c;
+    hold_spares(c, faults());
     fxi_mutex_unlock(&lock);
-    /* Spare blocks are kept only where a node is known to take FXI_SPARE_BYTES (node.h): with
-     * 64-bit addresses. */
-    fxi_own_spares = CACHING && sizeof(void *) == 8 ? &c->spares : NULL;
+    fxi_own_spares = sparing ? &c->spares : &fxi_no_spares;
     fxi_own_counters = &c->counts;
     return mine = c;
 }
@@ -319,14 +348,9 @@ static size_t capacity_of(const header *h)
 static __attribute__((noinline)) bool counted_fault(void)
 {
     const int64_t n = __atomic_fetch_add(&fault_seen, 1, __ATOMIC_RELAXED);
-    return n == __atomic_load_n(&fxi_fault_at, __ATOMIC_RELAXED);
+    return n == __atomic_load_n(&fault_at, __ATOMIC_RELAXED);
 }
 
-/* Does a test want an allocation to fail? */
-static inline bool faults(void)
-{
-    return __builtin_expect(__atomic_load_n(&fxi_fault_at, __ATOMIC_RELAXED) != -1, 0);
-}
 /* Must this allocation fail? Counts allocations while a test wants one to fail. */
 static inline bool fault(void)
 {
@@ -577,8 +601,12 @@ bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size)
 
 void fxi_fault_set(int64_t nth)
 {
+    fxi_mutex_lock(&lock);
     __atomic_store_n(&fault_seen, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&fxi_fault_at, nth, __ATOMIC_RELAXED);
+    __atomic_store_n(&fault_at, nth, __ATOMIC_RELAXED);
+    for (cache *c = all; c; c = c->next)
+        hold_spares(c, nth != -1);
+    fxi_mutex_unlock(&lock);
 }
 
 int64_t fxi_fault_seen(void)

@@ -19,64 +19,76 @@ void fxi_free_late(void *p, uint32_t waiting, size_t keep);
 void *fxi_malloc_late(size_t bytes, uint32_t waiting);
 /* Like fxi_malloc and fxi_free, in few instructions, for the blocks that a thread allocates and
  * frees most often: nodes. A thread keeps up to FXI_MOST_SPARES freed blocks in a list of its own.
- * All calls must have the same size, for which fxi_malloc allocates FXI_SPARE_BYTES. */
+ * All calls must have the same size, for which fxi_malloc allocates FXI_SPARE_BYTES.
+ * Also like fxi_malloc_late and fxi_free_late with FXI_SPARES_WAIT, for one other size: handles of
+ * arrays. A thread keeps up to FXI_MOST_LATE of them, of which FXI_SPARES_WAIT wait. */
 enum { FXI_MOST_SPARES = 4096, FXI_SPARE_BYTES = 384 };
+enum { FXI_MORE_LATE = 1024 }; /* blocks that have waited long enough and are kept for reuse */
+enum { FXI_SPARES_WAIT = 256, FXI_MOST_LATE = FXI_SPARES_WAIT + FXI_MORE_LATE };
+enum { FXI_SPARE_LATE_BYTES = 64 };
 typedef struct fxi_spares {
-    void *first; /* each begins with the address of the next one */
-    int64_t n;   /* atomic, because other threads read it */
-    /* Waiting blocks (fxi_spare_free_late), the oldest first, and the end of that list. The address
-     * of the next one is in front of a block. */
+    void *first;  /* each begins with the address of the next one */
+    int64_t n;    /* atomic, because other threads read it */
+    int64_t held; /* blocks are taken only while n is larger: 0. INT64_MAX: never; atomic */
+    /* The late ones, the oldest first, and the end of that list. The address of the next one is in
+     * front of a block. */
     void *late, **end;
-    int64_t nlate; /* atomic */
+    int64_t nlate;     /* atomic */
+    int64_t late_held; /* as `held`: FXI_SPARES_WAIT, or INT64_MAX */
 } fxi_spares;
-extern _Thread_local fxi_spares *fxi_own_spares; /* NULL: this thread keeps no blocks */
-extern int64_t fxi_fault_at;                     /* −1: no allocation is to fail; atomic */
+/* So that the tests of n and nlate are the only ones, a thread that keeps no blocks has
+ * fxi_no_spares, which is never empty enough for a free nor full enough for an allocation; and
+ * while a test wants an allocation to fail, nothing is taken from the lists of any thread. */
+extern _Thread_local fxi_spares *fxi_own_spares;
+extern fxi_spares fxi_no_spares;
 static inline void *fxi_spare_malloc(size_t bytes)
 {
     fxi_spares *s = fxi_own_spares;
-    if (!s || !s->first || __atomic_load_n(&fxi_fault_at, __ATOMIC_RELAXED) != -1)
+    const int64_t n = s->n;
+    if (n <= __atomic_load_n(&s->held, __ATOMIC_RELAXED))
         return fxi_malloc(bytes);
     void *p = s->first;
     s->first = *(void **)p;
-    __atomic_store_n(&s->n, s->n - 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->n, n - 1, __ATOMIC_RELAXED);
     return p;
 }
 static inline void fxi_spare_free(void *p)
 {
     fxi_spares *s = fxi_own_spares;
-    if (!s || s->n >= FXI_MOST_SPARES) {
+    const int64_t n = s->n;
+    if (n >= FXI_MOST_SPARES) {
         fxi_free(p);
         return;
     }
     *(void **)p = s->first;
     s->first = p;
-    __atomic_store_n(&s->n, s->n + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->n, n + 1, __ATOMIC_RELAXED);
 }
-/* Like fxi_malloc_late and fxi_free_late, also for one size: handles of arrays. */
-enum { FXI_SPARE_LATE_BYTES = 64 };
-enum { FXI_MORE_LATE = 1024 }; /* blocks that have waited long enough and are kept for reuse */
-static inline void *fxi_spare_malloc_late(size_t bytes, uint32_t waiting)
+/* May a late block be taken, or added? If not, use fxi_malloc_late or fxi_free_late. */
+static inline bool fxi_spares_have_late(const fxi_spares *s)
 {
-    fxi_spares *s = fxi_own_spares;
-    if (!s || s->nlate <= waiting || __atomic_load_n(&fxi_fault_at, __ATOMIC_RELAXED) != -1)
-        return fxi_malloc_late(bytes, waiting);
+    return s->nlate > __atomic_load_n(&s->late_held, __ATOMIC_RELAXED);
+}
+static inline bool fxi_spares_want_late(const fxi_spares *s)
+{
+    return s->nlate < FXI_MOST_LATE;
+}
+static inline void *fxi_spares_take_late(fxi_spares *s)
+{
     void **p = s->late; /* not the last one, so `end` stays */
     s->late = p[-1];
     __atomic_store_n(&s->nlate, s->nlate - 1, __ATOMIC_RELAXED);
     return p;
 }
-static inline void fxi_spare_free_late(void *block, uint32_t waiting, size_t keep)
+static inline void fxi_spares_add_late(fxi_spares *s, void *block)
 {
-    fxi_spares *s = fxi_own_spares;
-    if (!s || s->nlate >= waiting + FXI_MORE_LATE) {
-        fxi_free_late(block, waiting, keep);
-        return;
-    }
     void **p = block;
     *s->end = p;
     s->end = p - 1;
     __atomic_store_n(&s->nlate, s->nlate + 1, __ATOMIC_RELAXED);
 }
+/* From now on no thread keeps such blocks. To be called before there are other threads. */
+void fxi_memory_no_spares(void);
 char *fxi_strdup(const char *s);
 /* Grows *array (a pointer to a pointer) to hold `need` elements of `size` bytes, and at least
  * doubles it. False if the allocation fails; nothing has changed then. */

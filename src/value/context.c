@@ -442,15 +442,18 @@ void *fxi_object_alloc(const fx_type *type)
     return o;
 }
 
-/* Inline in fxi_array_take, which every operation calls. */
+/* The same for an array, except for its node. Inline in fxi_array_take, which every operation
+ * calls. */
 static inline __attribute__((always_inline)) fx_array *new_array(fxi_context *c)
 {
-    fx_array *x = fxi_handle_alloc_array();
-    if (!x)
-        return no_object(&fxi_array_type);
-    x->node = NULL;
+    fxi_spares *s = fxi_own_spares;
+    if (__builtin_expect(!fxi_spares_have_late(s), 0))
+        return fxi_object_alloc(&fxi_array_type);
+    fx_array *x = fxi_spares_take_late(s);
     x->status = FX_OK;
-    begin(c, &x->base, &fxi_array_type);
+    x->base.type = &fxi_array_type;
+    x->base.refs = 1;
+    link_object(c->scope, &x->base);
     return x;
 }
 
@@ -563,7 +566,7 @@ static void release_fields(fx_object *o)
     }
 }
 
-static void free_array(fx_array *x)
+static inline __attribute__((always_inline)) void free_array(fx_array *x)
 {
     fxi_node *n = x->node;
     if (!n)
@@ -607,8 +610,7 @@ static __attribute__((noinline)) void free_holder(fx_object *o)
     dying.busy = false;
 }
 
-/* Frees an object whose last reference was released. */
-static inline void free_object(fx_object *o)
+static __attribute__((noinline)) void free_any(fx_object *o)
 {
     fxi_handle_ends(o);
     if (o->type != &fxi_array_type) {
@@ -617,6 +619,20 @@ static inline void free_object(fx_object *o)
     }
     free_array((fx_array *)o);
     fxi_handle_bury(o);
+}
+
+/* Frees an object whose last reference was released. */
+static inline void free_object(fx_object *o)
+{
+    fxi_spares *s = fxi_own_spares;
+    if (o->type != &fxi_array_type || __builtin_expect(!fxi_spares_want_late(s), 0)) {
+        free_any(o);
+        return;
+    }
+    fx_array *x = (fx_array *)o;
+    free_array(x);
+    fxi_handle_array_ends(x);
+    fxi_spares_add_late(s, x);
 }
 
 void fx_release(void *object)

@@ -56,6 +56,8 @@ __attribute__((constructor)) static void read_environment(void)
     fxi_handles_recorded = text && *text && strcmp(text, "0") != 0;
 #endif
     reports = fxi_handles_recorded && text;
+    if (fxi_handles_recorded)
+        fxi_memory_no_spares();
 }
 
 static record *record_of(const void *object)
@@ -117,19 +119,17 @@ void fxi_handle_note_end(fx_object *o)
     r->prev = r->next = r;
 }
 
-void fxi_handle_bury_other(fx_object *o)
+void fxi_handle_bury(fx_object *o)
 {
     const size_t bytes = o->type->size;
     size_t head = sizeof *o;
     if (o->type == &fxi_array_type) {
-        fx_array *x = (fx_array *)o;
-        x->node = NULL;
-        x->status = FX_STATUS_STATE;
-        head = sizeof *x;
+        head = sizeof(fx_array);
+        fxi_handle_array_ends((fx_array *)o);
     } else {
         o->type = &fxi_freed_type;
+        o->refs = FXI_FREED;
     }
-    o->refs = FXI_FREED;
     void *block = fxi_handles_recorded ? (void *)record_of(o) : (void *)o;
     if (bytes > LARGE)
         fxi_free(block);

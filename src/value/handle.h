@@ -15,7 +15,7 @@
 
 #include "object.h"
 
-enum { FXI_TOMBSTONES = 256, FXI_MANY_TOMBSTONES = 1 << 16 };
+enum { FXI_TOMBSTONES = FXI_SPARES_WAIT, FXI_MANY_TOMBSTONES = 1 << 16 };
 
 /* The reference count of a freed object. Counts from FXI_IMMORTAL on never change. */
 #define FXI_FREED (FXI_IMMORTAL + 1)
@@ -25,7 +25,6 @@ extern bool fxi_handles_recorded; /* FX_HANDLES; set before main */
 void fxi_handle_note_made(fx_object *o, const struct fxi_scope *scope);
 void fxi_handle_note_end(fx_object *o);
 void *fxi_handle_alloc_recorded(size_t bytes);
-void fxi_handle_bury_other(fx_object *o);
 
 /* Memory for an object of `bytes` bytes, not initialised; NULL if the allocation fails. */
 static inline fx_object *fxi_handle_alloc(size_t bytes)
@@ -33,13 +32,10 @@ static inline fx_object *fxi_handle_alloc(size_t bytes)
     return __builtin_expect(fxi_handles_recorded, 0) ? fxi_handle_alloc_recorded(bytes)
                                                      : fxi_malloc_late(bytes, FXI_TOMBSTONES);
 }
-/* The same for an array. */
-static inline fx_array *fxi_handle_alloc_array(void)
-{
-    return __builtin_expect(fxi_handles_recorded, 0)
-               ? fxi_handle_alloc_recorded(sizeof(fx_array))
-               : fxi_spare_malloc_late(sizeof(fx_array), FXI_TOMBSTONES);
-}
+/* The same for arrays, in few instructions, because every operation makes one: if
+ * fxi_spares_have_late or fxi_spares_want_late is true, the block of an array may be taken from the
+ * spare ones or added to them, and nothing is recorded. With FX_HANDLES, no thread keeps such
+ * blocks. */
 _Static_assert(sizeof(void *) != 8 ||
                    (sizeof(fx_array) > 48 && sizeof(fx_array) <= FXI_SPARE_LATE_BYTES),
                "a block of FXI_SPARE_LATE_BYTES");
@@ -56,17 +52,13 @@ static inline void fxi_handle_ends(fx_object *o)
         fxi_handle_note_end(o);
 }
 /* Turns an object, whose fields have been released, into a tombstone. */
-static inline void fxi_handle_bury(fx_object *o)
+void fxi_handle_bury(fx_object *o);
+/* The head of an array that is a tombstone. */
+static inline void fxi_handle_array_ends(fx_array *x)
 {
-    if (__builtin_expect(o->type != &fxi_array_type || fxi_handles_recorded, 0)) {
-        fxi_handle_bury_other(o);
-        return;
-    }
-    fx_array *x = (fx_array *)o;
     x->node = NULL;
     x->status = FX_STATUS_STATE;
-    o->refs = FXI_FREED;
-    fxi_spare_free_late(o, FXI_TOMBSTONES, sizeof *x);
+    x->base.refs = FXI_FREED;
 }
 /* Sets the scope that frees objects of this thread from now on; NULL: none. Returns the previous
  * one. Does nothing if objects have no records. */

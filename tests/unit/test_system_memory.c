@@ -216,7 +216,7 @@ static void kept_blocks_count_as_free(void **state)
         free_blocks(NULL);
         assert_int_equal(fxi_live_allocations(), live);
         assert_int_equal(fxi_memory_held_here(), held);
-        if (fxi_own_spares) /* caching is on */
+        if (fxi_own_spares != &fxi_no_spares) /* caching is on */
             assert_true(fxi_memory_cached() >= (size_t)FXI_MOST_SPARES * FXI_SPARE_BYTES);
     }
     fxi_memory_reclaim();
@@ -250,16 +250,20 @@ static void kept_blocks_of_a_thread_that_ends(void **state)
 /* ---- blocks that wait before they are used again: handles -------------------------------------
  */
 
-enum { WAIT = 8, LATE_BLOCK = FXI_SPARE_LATE_BYTES - 8 };
+enum { WAIT = FXI_SPARES_WAIT, LATE_BLOCK = FXI_SPARE_LATE_BYTES - 8 };
 
 static void free_late(int i)
 {
-    fxi_spare_free_late(blocks[i], WAIT, LATE_BLOCK);
+    if (fxi_spares_want_late(fxi_own_spares))
+        fxi_spares_add_late(fxi_own_spares, blocks[i]);
+    else
+        fxi_free_late(blocks[i], WAIT, LATE_BLOCK);
 }
 
 static void allocate_late(int i)
 {
-    blocks[i] = fxi_spare_malloc_late(LATE_BLOCK, WAIT);
+    blocks[i] = fxi_spares_have_late(fxi_own_spares) ? fxi_spares_take_late(fxi_own_spares)
+                                                     : fxi_malloc_late(LATE_BLOCK, WAIT);
     assert_non_null(blocks[i]);
     memset(blocks[i], i & 0xff, LATE_BLOCK);
 }
@@ -282,11 +286,11 @@ static void freed_handles_wait(void **state)
     for (int i = WAIT; i < 2 * WAIT; i++) {
         for (int k = 2 * WAIT; k < 5 * WAIT; k++)
             assert_ptr_not_equal(blocks[k], blocks[i]);
-        assert_int_equal(*(unsigned char *)blocks[i], i);
-        assert_int_equal(((unsigned char *)blocks[i])[LATE_BLOCK - 1], i);
+        assert_int_equal(*(unsigned char *)blocks[i], i & 0xff);
+        assert_int_equal(((unsigned char *)blocks[i])[LATE_BLOCK - 1], i & 0xff);
     }
     for (int i = 2 * WAIT; i < 5 * WAIT; i++) {
-        assert_int_equal(*(unsigned char *)blocks[i], i); /* no block twice */
+        assert_int_equal(*(unsigned char *)blocks[i], i & 0xff); /* no block twice */
         free_late(i);
     }
     assert_int_equal(fxi_live_allocations(), live);
@@ -321,6 +325,53 @@ static void waiting_handles_of_a_thread_that_ends(void **state)
     }
 }
 
+/* ---- allocations that fail --------------------------------------------------------------------
+ */
+
+static pthread_barrier_t both;
+
+/* Keeps blocks of both kinds, and allocates two of each after the main thread has asked for a
+ * failure. */
+static void *allocate_two(void *unused)
+{
+    (void)unused;
+    allocate_blocks(NULL);
+    free_blocks(NULL);
+    for (int i = 0; i < 2 * WAIT; i++)
+        allocate_late(i);
+    for (int i = 0; i < 2 * WAIT; i++)
+        free_late(i);
+    pthread_barrier_wait(&both);
+    pthread_barrier_wait(&both);
+    for (int i = 0; i < 2; i++) {
+        blocks[i] = fxi_spare_malloc(BLOCK);
+        allocate_late(2 + i);
+    }
+    pthread_barrier_wait(&both);
+    for (int i = 0; i < 2; i++) {
+        fxi_spare_free(blocks[i]);
+        free_late(2 + i);
+    }
+    return NULL;
+}
+
+/* A thread does not take a block that it keeps past a failure that another thread asks for. */
+static void failures_reach_kept_blocks(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    assert_int_equal(pthread_barrier_init(&both, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, allocate_two, NULL), 0);
+    pthread_barrier_wait(&both);
+    fxi_fault_set(INT64_MAX);
+    pthread_barrier_wait(&both);
+    pthread_barrier_wait(&both);
+    assert_int_equal(fxi_fault_seen(), 4);
+    fxi_fault_set(-1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(pthread_barrier_destroy(&both), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +384,7 @@ int main(void)
         cmocka_unit_test(kept_blocks_of_a_thread_that_ends),
         cmocka_unit_test(freed_handles_wait),
         cmocka_unit_test(waiting_handles_of_a_thread_that_ends),
+        cmocka_unit_test(failures_reach_kept_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
