@@ -27,7 +27,7 @@ enum { OPEN = 1, FRUITFUL = 2 };
 enum { FIRST_ROWS = 64, FIRST_WIDTH = 4, FIRST_BUCKETS = 2 * FIRST_ROWS };
 typedef struct row_set {
     int width;            /* objects in a row */
-    int stride;           /* pointers in a row: one more if it has a value */
+    bool valued;          /* a row has a value, after its objects; its width is 1 */
     void **rows;          /* all rows */
     unsigned char *flags; /* OPEN, FRUITFUL */
     int32_t n, capacity;
@@ -40,44 +40,58 @@ typedef struct row_set {
     int32_t first_buckets[FIRST_BUCKETS];
 } row_set;
 
+/* Functions with a parameter `valued` are inline, because the compiler then makes two copies of the
+ * walk. That of walks with values, which have one tree, has no loops over trees. */
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE int width_of(const row_set *s, bool valued)
+{
+    return valued ? 1 : s->width;
+}
+
+/* Pointers in a row. */
+INLINE int stride_of(const row_set *s, bool valued)
+{
+    return width_of(s, valued) + valued;
+}
+
 static void row_set_init(row_set *s, int width, bool valued)
 {
     s->width = width;
-    s->stride = width + valued;
+    s->valued = valued;
     s->n = 0;
     s->rows = s->first_rows;
     s->flags = s->first_flags;
-    s->capacity = s->stride <= FIRST_WIDTH ? FIRST_ROWS : FIRST_ROWS * FIRST_WIDTH / s->stride;
+    const int stride = stride_of(s, valued);
+    s->capacity = stride <= FIRST_WIDTH ? FIRST_ROWS : FIRST_ROWS * FIRST_WIDTH / stride;
     s->most = s->capacity;
     s->buckets = s->first_buckets;
     s->nbuckets = FIRST_BUCKETS;
     memset(s->first_buckets, 0, sizeof s->first_buckets);
 }
 
-static inline void **row_at(const row_set *s, int32_t number)
+INLINE void **row_at(const row_set *s, int32_t number, bool valued)
 {
-    return s->rows + (size_t)number * (size_t)s->stride;
+    return s->rows + (size_t)number * (size_t)stride_of(s, valued);
 }
 
-static inline bool same_row(const row_set *s, int32_t number, void *const *row)
+INLINE bool same_row(const row_set *s, int32_t number, void *const *row, bool valued)
 {
-    void *const *known = row_at(s, number);
-    if (known[0] != row[0])
-        return false;
-    int k = 1;
-    while (k < s->width && known[k] == row[k])
+    void *const *known = row_at(s, number, valued);
+    int k = 0;
+    while (k < width_of(s, valued) && known[k] == row[k])
         k++;
-    return k == s->width;
+    return k == width_of(s, valued);
 }
 
-static inline size_t bucket_of(const row_set *s, void *const *row)
+INLINE size_t bucket_of(const row_set *s, void *const *row, bool valued)
 {
     /* multiplicative hashing: Knuth, volume 3, 6.4 */
     uint64_t h = (uint64_t)(uintptr_t)row[0] * 0x9E3779B97F4A7C15u;
-    for (int k = 1; k < s->width; k++)
+    for (int k = 1; k < width_of(s, valued); k++)
         h = (h ^ (uint64_t)(uintptr_t)row[k]) * 0x9E3779B97F4A7C15u;
     size_t i = (size_t)(h >> 32) & (s->nbuckets - 1);
-    while (s->buckets[i] && !same_row(s, s->buckets[i] - 1, row))
+    while (s->buckets[i] && !same_row(s, s->buckets[i] - 1, row, valued))
         i = (i + 1) & (s->nbuckets - 1);
     return i;
 }
@@ -93,7 +107,7 @@ static bool more_buckets(row_set *s)
     s->buckets = buckets;
     s->nbuckets = n;
     for (int32_t i = 0; i < s->n; i++)
-        s->buckets[bucket_of(s, row_at(s, i))] = i + 1;
+        s->buckets[bucket_of(s, row_at(s, i, s->valued), s->valued)] = i + 1;
     return true;
 }
 
@@ -109,7 +123,7 @@ static void row_set_free(row_set *s)
 
 static bool more_rows(row_set *s)
 {
-    const size_t bytes = (size_t)s->stride * sizeof *s->rows,
+    const size_t bytes = (size_t)stride_of(s, s->valued) * sizeof *s->rows,
                  capacity = 2 * (size_t)s->capacity + 1;
     void **rows = capacity < INT32_MAX ? fxi_malloc(capacity * bytes) : NULL;
     unsigned char *flags = fxi_malloc(capacity);
@@ -142,24 +156,25 @@ static __attribute__((noinline)) bool more(row_set *s)
 }
 
 /* The number of a row, −1 if out of memory; *out_new: the row was added. */
-static inline int32_t row_number(row_set *s, void *const *row, bool *out_new)
+INLINE int32_t row_number(row_set *s, void *const *row, bool valued, bool *out_new)
 {
     *out_new = false;
     if (__builtin_expect(s->n == s->most, 0) && !more(s))
         return -1;
-    int32_t *bucket = &s->buckets[bucket_of(s, row)];
+    int32_t *bucket = &s->buckets[bucket_of(s, row, valued)];
     if (*bucket)
         return *bucket - 1;
-    void **added = row_at(s, s->n);
+    const int32_t n = s->n;
+    void **added = row_at(s, n, valued);
     added[0] = row[0];
-    for (int k = 1; k < s->width; k++) /* memcpy takes longer for so few */
+    for (int k = 1; k < width_of(s, valued); k++) /* memcpy takes longer for so few */
         added[k] = row[k];
-    if (s->stride > s->width)
-        added[s->width] = row[0];
-    s->flags[s->n] = 0;
-    *bucket = ++s->n;
+    if (valued)
+        added[1] = row[0];
+    s->flags[n] = 0;
+    *bucket = s->n = n + 1;
     *out_new = true;
-    return s->n - 1;
+    return n;
 }
 
 /* ---- the walk -------------------------------------------------------------------------------- */
@@ -203,81 +218,99 @@ static __attribute__((noinline)) bool meets_again(walking *w, const fx_spot *at,
     return !w->stopped && w->how->every_path && (w->met.flags[row] & FRUITFUL);
 }
 
+/* Continues with what `meet` decided about a spot: other than FX_WALK_PASS. */
+static void decide_plain(walking *w, const fx_spot *at, int32_t row, fx_walk decision);
+static void decide_valued(walking *w, const fx_spot *at, int32_t row, fx_walk decision);
+
 /* Visits a spot, unless that has been done. If positions have values, w->valued->value is that of
  * the spot afterwards. Inline, because most spots are arrays, which take few instructions. */
-static inline __attribute__((always_inline)) void walk_spot(walking *w, const fx_spot *at);
+INLINE void walk_spot(walking *w, const fx_spot *at, bool valued)
+{
+    bool is_new;
+    const int32_t row = row_number(&w->met, at->objects, valued, &is_new);
+    if (!is_new && !meets_again(w, at, row)) {
+        if (valued && row >= 0)
+            w->valued->value = row_at(&w->met, row, valued)[1];
+        return;
+    }
+    if (valued)
+        w->valued->value = at->objects[0];
+    const fx_walk decision = w->how->meet(at, w->how->user);
+    if (decision != FX_WALK_PASS)
+        (valued ? decide_valued : decide_plain)(w, at, row, decision);
+    if (valued)
+        row_at(&w->met, row, valued)[1] = w->valued->value;
+}
 
 /* Adds the value of a child, for `leave` of its parent. */
 static inline void add_value(walking *w)
 {
-    if (w->stopped)
-        return;
     if (w->nvalues == w->value_capacity &&
-        !fxi_grow(&w->values, &w->value_capacity, w->nvalues + 1, sizeof *w->values)) {
+        !fxi_grow(&w->values, &w->value_capacity, w->nvalues + 1, sizeof *w->values))
         fail_memory(w);
-        return;
-    }
-    w->values[w->nvalues++] = w->valued->value;
+    else
+        w->values[w->nvalues++] = w->valued->value;
 }
 
-/* Item k of a field that the type of x has. */
-static inline void *item_of(void *x, const fx_field *f, int64_t k)
-{
-    if (f->kind == FX_FIELD_CHILD)
-        return fxi_field_child(x, f);
-    const fx_list *list = fxi_field_at(x, f);
-    return k < list->n ? list->items[k] : NULL;
-}
-
-/* The same for an object that may have another type than the one of the first tree; NULL if it has
- * no matching child. */
+/* The child of x that corresponds to item k of a field of the first tree's object; NULL if there is
+ * none. x may have another type. */
 static void *child_at(void *x, const fx_type *type, const fx_field *f, int64_t k, int64_t child)
 {
     if (!x || fxi_is_array(x))
         return NULL;
     if (((const fx_object *)x)->type != type)
         return fxi_child_or_null(x, child);
-    return item_of(x, f, k);
+    if (f->kind == FX_FIELD_CHILD)
+        return fxi_field_child(x, f);
+    const fx_list *list = fxi_field_at(x, f);
+    return k < list->n ? list->items[k] : NULL;
 }
 
-static void walk_field(walking *w, const fx_spot *parent, const fx_field *f, int64_t n,
-                       int64_t child, bool frozen)
+/* Visits the n children in a field of the first tree's object; at->child is the index of the first
+ * one. */
+INLINE void walk_field(walking *w, const fx_type *type, const fx_field *f, fx_spot *at, void **row,
+                       int64_t n, bool valued)
 {
-    void *row[MOST_TREES];
-    const fx_type *type = fxi_type_of(parent->objects[0]);
-    fx_spot at = {.objects = row, .parent = parent, .depth = parent->depth + 1, .frozen = frozen};
-    if (at.depth > FXI_MAX_DEPTH + 1)
-        fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "nested more than %d levels deep",
-                        FXI_MAX_DEPTH));
-    for (int64_t k = 0; k < n && !w->stopped; k++) {
-        at.child = child + k;
-        row[0] = item_of(parent->objects[0], f, k);
-        for (int t = 1; t < w->met.width; t++)
-            row[t] = child_at(parent->objects[t], type, f, k, at.child);
-        walk_spot(w, &at);
-        if (w->valued)
+    const fx_list *list = f->kind == FX_FIELD_LIST ? fxi_field_at(at->parent->objects[0], f) : NULL;
+    for (int64_t k = 0; k < n && !w->stopped; k++, at->child++) {
+        if (!list)
+            row[0] = fxi_field_child(at->parent->objects[0], f);
+        else
+            row[0] = k < list->n ? list->items[k] : NULL;
+        for (int t = 1; t < width_of(&w->met, valued); t++)
+            row[t] = child_at(at->parent->objects[t], type, f, k, at->child);
+        walk_spot(w, at, valued);
+        if (valued)
             add_value(w);
     }
 }
 
-static void walk_children(walking *w, const fx_spot *at)
+INLINE void walk_children(walking *w, const fx_spot *parent, bool valued)
 {
-    const fx_type *type = fxi_type_of(at->objects[0]);
-    int64_t child = 0;
+    void *const object = parent->objects[0];
+    const fx_type *type = fxi_type_of(object);
+    void *row[MOST_TREES];
+    fx_spot at = {.objects = row, .parent = parent, .depth = parent->depth + 1};
     for (int i = 0; i < type->nfields && !w->stopped; i++) {
         const fx_field *f = &type->fields[i];
-        const int64_t n = fxi_field_children(at->objects[0], f);
-        const bool frozen = at->frozen || (n > 0 && fxi_field_frozen(type, f));
-        if (n > 0 && !(frozen && w->how->trained_only))
-            walk_field(w, at, f, n, child, frozen);
-        child += n;
+        const int64_t n = fxi_field_children(object, f);
+        if (n == 0)
+            continue;
+        at.frozen = parent->frozen || fxi_field_frozen(type, f);
+        if (at.frozen && w->how->trained_only)
+            at.child += n;
+        else if (at.depth > FXI_MAX_DEPTH + 1)
+            fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "nested more than %d levels deep",
+                            FXI_MAX_DEPTH));
+        else
+            walk_field(w, type, f, &at, row, n, valued);
     }
 }
 
 /* The children of an object have been walked; their values begin at `first`. */
-static bool leave(walking *w, const fx_spot *at, int32_t first)
+INLINE bool leave(walking *w, const fx_spot *at, int32_t first, bool valued)
 {
-    if (w->valued) {
+    if (valued) {
         w->valued->value = at->objects[0];
         w->valued->children = w->values ? w->values + first : NULL;
         w->valued->nchildren = w->nvalues - first;
@@ -286,46 +319,47 @@ static bool leave(walking *w, const fx_spot *at, int32_t first)
     return !w->how->leave || w->how->leave(at, w->how->user);
 }
 
-static __attribute__((noinline)) void enter(walking *w, const fx_spot *at, int32_t row)
+INLINE void enter(walking *w, const fx_spot *at, int32_t row, bool valued)
 {
     const int32_t first = w->nvalues;
     w->met.flags[row] |= OPEN;
-    walk_children(w, at);
+    walk_children(w, at, valued);
     w->met.flags[row] &= (unsigned char)~OPEN;
-    if (!w->stopped && !leave(w, at, first))
+    if (!w->stopped && !leave(w, at, first, valued))
         w->stopped = true;
 }
 
-static inline __attribute__((always_inline)) void walk_spot(walking *w, const fx_spot *at)
+INLINE void decide(walking *w, const fx_spot *at, int32_t row, fx_walk decision, bool valued)
 {
-    bool is_new;
-    const int32_t row = row_number(&w->met, at->objects, &is_new);
-    if (!is_new && !meets_again(w, at, row)) {
-        if (w->valued && row >= 0)
-            w->valued->value = row_at(&w->met, row)[w->met.width];
-        return;
-    }
-    if (w->valued)
-        w->valued->value = at->objects[0];
     const int64_t before = w->taken;
-    const fx_walk decision = w->how->meet(at, w->how->user);
     if (decision == FX_WALK_ENTER)
-        enter(w, at, row);
+        enter(w, at, row, valued);
     else if (decision == FX_WALK_STOP)
         w->stopped = true;
     else
-        w->taken += decision == FX_WALK_TAKE;
-    if (w->valued)
-        row_at(&w->met, row)[w->met.width] = w->valued->value;
+        w->taken++;
     if (w->taken > before)
         w->met.flags[row] |= FRUITFUL;
 }
 
-static fx_status walk(const fx_tree_walker *how, void *const *trees, fxi_valued_walk *valued)
+static __attribute__((noinline)) void decide_plain(walking *w, const fx_spot *at, int32_t row,
+                                                   fx_walk decision)
+{
+    decide(w, at, row, decision, false);
+}
+
+static __attribute__((noinline)) void decide_valued(walking *w, const fx_spot *at, int32_t row,
+                                                    fx_walk decision)
+{
+    decide(w, at, row, decision, true);
+}
+
+INLINE fx_status walk(const fx_tree_walker *how, void *const *trees, fxi_valued_walk *v,
+                      bool valued)
 {
     walking w; /* not zeroed as a whole: it is large */
     w.how = how;
-    w.valued = valued;
+    w.valued = v;
     w.values = NULL;
     w.nvalues = w.value_capacity = 0;
     w.taken = 0;
@@ -333,11 +367,11 @@ static fx_status walk(const fx_tree_walker *how, void *const *trees, fxi_valued_
     w.status = FX_OK;
     if (how->trees > MOST_TREES)
         return fx_fail(FX_STATUS_ARGUMENT, how->op, "takes at most %d trees", MOST_TREES);
-    row_set_init(&w.met, how->trees ? how->trees : 1, valued != NULL);
+    row_set_init(&w.met, how->trees ? how->trees : 1, valued);
     if (valued)
-        valued->state = &w;
+        v->state = &w;
     const fx_spot top = {.objects = trees};
-    walk_spot(&w, &top);
+    walk_spot(&w, &top, valued);
     row_set_free(&w.met);
     fxi_free(w.values);
     return w.status;
@@ -345,20 +379,19 @@ static fx_status walk(const fx_tree_walker *how, void *const *trees, fxi_valued_
 
 fx_status fx_tree_walk(const fx_tree_walker *how, void *const *trees)
 {
-    return walk(how, trees, NULL);
+    return walk(how, trees, NULL, false);
 }
 
 fx_status fxi_tree_walk_valued(fxi_valued_walk *v, void *x)
 {
-    return walk(&v->walker, &x, v);
+    return walk(&v->walker, &x, v, true);
 }
 
 bool fxi_walk_value(const fxi_valued_walk *v, void *x, void **out)
 {
     const row_set *met = &v->state->met;
-    void *const objects[MOST_TREES] = {x};
-    const int32_t row = met->buckets[bucket_of(met, objects)] - 1;
-    *out = row < 0 ? NULL : row_at(met, row)[met->width];
+    const int32_t row = met->buckets[bucket_of(met, &x, true)] - 1;
+    *out = row < 0 ? NULL : row_at(met, row, true)[1];
     return row >= 0;
 }
 

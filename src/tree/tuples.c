@@ -117,23 +117,20 @@ void *fxi_named_pairs(int n, const void *const *names_and_objects)
 
 /* ---- children -------------------------------------------------------------------------------- */
 
-typedef struct child {
-    void **address; /* address of the pointer to the child */
-    const char *name;
-} child;
-
 int64_t fx_count(const void *container)
 {
-    const fx_type *type = fx_type_of(container);
+    const fx_type *type = fxi_type_of(container);
     int64_t n = 0;
     for (int i = 0; type && i < type->nfields; i++)
         n += fxi_field_children(container, &type->fields[i]);
     return n;
 }
 
-static bool find(const void *object, int64_t index, child *out_child)
+/* The address of a child, or NULL. *out_name (NULL: not wanted) is the child's name, or "". */
+static inline __attribute__((always_inline)) void **find(const void *object, int64_t index,
+                                                         const char **out_name)
 {
-    const fx_type *type = fx_type_of(object);
+    const fx_type *type = fxi_type_of(object);
     for (int i = 0; type && index >= 0 && i < type->nfields; i++) {
         const fx_field *f = &type->fields[i];
         const int64_t n = fxi_field_children(object, f);
@@ -143,34 +140,34 @@ static bool find(const void *object, int64_t index, child *out_child)
         }
         const fx_list *list = f->kind == FX_FIELD_LIST ? fxi_field_at(object, f) : NULL;
         const char *name = list ? (list->names ? list->names[index] : NULL) : f->name;
-        *out_child =
-            (child){list ? &list->items[index] : fxi_field_at(object, f), name ? name : ""};
-        return true;
+        if (out_name)
+            *out_name = name ? name : "";
+        return list ? &list->items[index] : fxi_field_at(object, f);
     }
-    return false;
+    return NULL;
 }
 
 void fxi_child_set(void *object, int64_t i, void *value)
 {
-    child c;
-    if (!find(object, i, &c) || *c.address == value)
+    void **at = find(object, i, NULL);
+    if (!at || *at == value)
         return;
-    void *old = *c.address;
-    *c.address = fxi_retain(value);
+    void *old = *at;
+    *at = fxi_retain(value);
     fx_release(old);
 }
 
 void *fxi_child_or_null(const void *object, int64_t i)
 {
-    child c;
-    return find(object, i, &c) ? *c.address : NULL;
+    void **at = find(object, i, NULL);
+    return at ? *at : NULL;
 }
 
 void *fx_child(const void *object, int64_t i)
 {
-    child c;
-    if (find(object, i, &c))
-        return *c.address;
+    void **at = find(object, i, NULL);
+    if (at)
+        return *at;
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
     fx_fail(FX_STATUS_ARGUMENT, "child", "%s has %lld children, so there is no child %lld",
@@ -180,8 +177,8 @@ void *fx_child(const void *object, int64_t i)
 
 const char *fx_child_name(const void *object, int64_t i)
 {
-    child c;
-    return find(object, i, &c) ? c.name : "";
+    const char *name;
+    return find(object, i, &name) ? name : "";
 }
 
 void fxi_child_names(const void *object, const char *lead, char *dst, size_t capacity)
@@ -190,13 +187,13 @@ void fxi_child_names(const void *object, const char *lead, char *dst, size_t cap
     static const char more[] = ", …";
     size_t n = 0;
     int shown = 0;
-    child c;
+    const char *name;
     *dst = 0;
-    for (int64_t i = 0; find(object, i, &c); i++) {
-        if (!*c.name)
+    for (int64_t i = 0; find(object, i, &name); i++) {
+        if (!*name)
             continue;
         const size_t room = capacity - n;
-        const int length = snprintf(dst + n, room, "%s\"%s\"", shown ? ", " : lead, c.name);
+        const int length = snprintf(dst + n, room, "%s\"%s\"", shown ? ", " : lead, name);
         const bool fits = length >= 0 && (size_t)length + sizeof more <= room;
         if (shown == MOST || !fits) {
             snprintf(dst + n, room, "%s", shown ? more : "");
@@ -209,10 +206,11 @@ void fxi_child_names(const void *object, const char *lead, char *dst, size_t cap
 
 void *fx_child_named(const void *object, const char *name)
 {
-    child c;
-    for (int64_t i = 0; name && find(object, i, &c); i++)
-        if (strcmp(c.name, name) == 0)
-            return *c.address;
+    const char *other;
+    void **at;
+    for (int64_t i = 0; name && (at = find(object, i, &other)) != NULL; i++)
+        if (strcmp(other, name) == 0)
+            return *at;
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
     char names[200];
