@@ -20,13 +20,15 @@
 #include <string.h>
 
 enum { NOT_LISTED = -1, REFUSED = -2 }; /* instead of the number of nodes */
-/* Operand i has number i, and entry k of the list the number OPERANDS + k. */
-enum { OPERANDS = 2 + FXI_RULE_STATES, NO_NUMBER = -1 };
+/* Operand i has number i, literal i the number LITERALS + i, and entry k of the list the number
+ * FXI_COPIED_GIVEN + k. */
+enum { LITERALS = 2 + FXI_RULE_STATES, NO_NUMBER = -1 };
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* Are all operands non-empty arrays with axes, of one shape, and on one device or all on none? */
-static bool uniform(const fxi_context *c, const fxi_item *it)
+/* The nodes of the operands. False unless all are non-empty arrays with axes, of one shape, and on
+ * one device or all on none. */
+static bool operands_of(const fxi_context *c, const fxi_item *it, fxi_node **nodes)
 {
     const fxi_node *x = fxi_array_ok(it->x) ? it->x->node : NULL;
     /* The sizes of copies are not checked again (node_copy.h). */
@@ -35,9 +37,12 @@ static bool uniform(const fxi_context *c, const fxi_item *it)
         return false;
     for (int i = 0; i < fxi_item_operands(it); i++) {
         const fx_array *a = fxi_item_operand(it, i);
-        if (!fxi_array_ok(a) || !fxi_node_usable(c, a->node) || a->node->weak ||
-            a->node->device != x->device || !fxi_same_shape(a->node, x))
+        if (!fxi_array_ok(a))
             return false;
+        fxi_node *n = a->node;
+        if (!fxi_node_usable(c, n) || n->weak || n->device != x->device || !fxi_same_shape(n, x))
+            return false;
+        nodes[i] = n;
     }
     return true;
 }
@@ -55,29 +60,22 @@ static bool give_number(const fxi_context *c, fxi_node *n, int number)
 
 /* Numbers the operands. False: two of them have the same node, so that a node of the application
  * does not tell which of them it reads. */
-static bool number_operands(const fxi_context *c, const fxi_item *it)
+static bool number_operands(const fxi_context *c, fxi_copied_rule *r)
 {
     bool ok = true;
-    for (int i = 0; i < fxi_item_operands(it) && ok; i++)
-        ok = give_number(c, fxi_item_operand(it, i)->node, i);
+    for (int i = 0; i < fxi_item_operands(r->from) && ok; i++) {
+        r->dtypes[i] = (fx_dtype)r->values[i]->dtype;
+        ok = give_number(c, r->values[i], i);
+    }
     return ok;
 }
 
-/* Adds a node whose inputs have numbers. Returns its number. */
-static int add(const fxi_context *c, fxi_copied_rule *r, fxi_node *n)
-{
-    if (r->n == FXI_COPIED_NODES || !give_number(c, n, OPERANDS + r->n))
-        return NO_NUMBER;
-    return OPERANDS + r->n++;
-}
-
+/* A literal without a number is copied like other nodes. */
 static void number_literals(const fxi_context *c, fxi_copied_rule *r, const fxi_literals *l)
 {
-    for (int i = 0; i < l->n; i++) {
-        const int number = l->at[i] ? add(c, r, l->at[i]->node) : NO_NUMBER;
-        if (number != NO_NUMBER)
-            r->all[number - OPERANDS].shared = l->at[i]->node;
-    }
+    for (int i = 0; i < l->n && i < FXI_COPIED_LITERALS; i++)
+        if (l->at[i] && give_number(c, l->at[i]->node, LITERALS + i))
+            r->values[LITERALS + i] = l->at[i]->node;
 }
 
 /* Can the application of another parameter have a node like n? */
@@ -104,11 +102,10 @@ static int number_of(const fxi_context *c, fxi_copied_rule *r, fxi_node *n, int 
             return NO_NUMBER;
         in[i] = (int16_t)number;
     }
-    const int number = add(c, r, n);
-    if (number == NO_NUMBER)
+    const int number = FXI_COPIED_GIVEN + r->n;
+    if (r->n == FXI_COPIED_NODES || !give_number(c, n, number))
         return NO_NUMBER;
-    fxi_copied_node *e = &r->all[number - OPERANDS];
-    e->shared = NULL;
+    fxi_copied_node *e = &r->all[r->n++];
     e->op = n->op;
     e->dtype = n->dtype;
     e->nin = (uint8_t)n->nin;
@@ -123,10 +120,10 @@ static int number_of(const fxi_context *c, fxi_copied_rule *r, fxi_node *n, int 
 static bool list(fxi_context *c, fxi_copied_rule *r, const fxi_literals *l)
 {
     const fxi_item *it = r->from;
-    bool ok = uniform(c, it) && !fxi_rule_divides(it->leaf->rule);
+    bool ok = operands_of(c, it, r->values) && !fxi_rule_divides(it->leaf->rule);
     c->mark++;
     r->n = 0;
-    ok = ok && number_operands(c, it);
+    ok = ok && number_operands(c, r);
     if (ok)
         number_literals(c, r, l);
     for (int k = 0; k <= it->leaf->states.n && ok; k++) {
@@ -142,29 +139,28 @@ static bool list(fxi_context *c, fxi_copied_rule *r, const fxi_literals *l)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* Does the application of `it` make the nodes of the list? */
-static bool alike(const fxi_context *c, const fxi_item *it, const fxi_item *from)
+/* Does the application of `it` make the nodes of the list? Its operands become those of r. */
+static bool alike(const fxi_context *c, const fxi_item *it, fxi_copied_rule *r)
 {
-    if (it->total != from->total || it->leaf->states.n != from->leaf->states.n || !uniform(c, it))
+    const fxi_item *from = r->from;
+    if (it->total != from->total || it->leaf->states.n != from->leaf->states.n ||
+        !operands_of(c, it, r->values))
         return false;
     for (int i = 0; i < fxi_item_operands(it); i++)
-        if (fxi_item_operand(it, i)->node->dtype != fxi_item_operand(from, i)->node->dtype)
+        if (r->values[i]->dtype != r->dtypes[i])
             return false;
     return true;
 }
 
 /* Makes the nodes of the list, and sets those of the new values. The list has only nodes that a new
  * value is computed from, so each of them has a reader or is retained here. */
-static fx_status copy_all(fxi_context *c, const fxi_copied_rule *r, fxi_item *it)
+static fx_status copy_all(fxi_context *c, fxi_copied_rule *r, fxi_item *it)
 {
-    fxi_node *values[OPERANDS + FXI_COPIED_NODES];
-    for (int i = 0; i < fxi_item_operands(it); i++)
-        values[i] = fxi_item_operand(it, i)->node;
-    if (!fxi_nodes_copy(c, r->n, r->all, it->x->node, OPERANDS, values))
+    if (!fxi_nodes_copy(c, r->n, r->all, it->x->node, FXI_COPIED_GIVEN, r->values))
         return fxi_error_latest();
     for (int k = 0; k <= it->leaf->states.n; k++)
         if (r->value[k] != NO_NUMBER) {
-            it->nodes[k] = values[r->value[k]];
+            it->nodes[k] = r->values[r->value[k]];
             fxi_node_retain(it->nodes[k]);
         }
     return FX_OK;
@@ -183,7 +179,7 @@ bool fxi_copy_rule(fxi_copied_rule *r, fxi_item *it, const fxi_literals *l, fx_s
         !fxi_literals_kept(l, leaf->rule, fx_eltype(it->x), leaf->numbers))
         return false;
     fxi_context *c = fxi_begin();
-    if ((r->n == NOT_LISTED && !list(c, r, l)) || !alike(c, it, r->from))
+    if ((r->n == NOT_LISTED && !list(c, r, l)) || !alike(c, it, r))
         return false;
     memcpy(it->numbers, r->from->numbers, sizeof it->numbers);
     *out = copy_all(c, r, it);

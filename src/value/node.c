@@ -253,7 +253,8 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
         return NULL;
     }
     fxi_node **const inputs = list ? list : n->inl;
-    fxi_node_begin(c, n, op, dtype, ndim, device, nin, inputs);
+    fxi_node_begin(c, n, c->seq, op, dtype, ndim, device, nin, inputs);
+    fxi_nodes_made(c, 1);
     if (ndim > 0) /* most arrays have at most two axes, which are copied without a loop */
         n->shape[0] = shape[0];
     if (ndim > 1)
@@ -300,7 +301,21 @@ static inline void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
         }
     }
     *dying = list;
-    n->nin = 0;
+}
+
+/* Returns a dead node of another thread to that thread. If it has ended, drops the inputs of the
+ * node, and returns false. */
+static __attribute__((noinline)) bool return_node(fxi_context *c, fxi_node *n, fxi_node **dying)
+{
+    if (n->nin == 0) { /* only the node must be returned; its data is freed here */
+        fxi_data_free(n->data);
+        n->data = NULL;
+    }
+    if (fxi_send_home(n))
+        return true;
+    drop_inputs(c, n, dying);
+    fxi_threads_unlock();
+    return false;
 }
 
 /* Frees a list of nodes without references, and the nodes that lose their last reference by this. A
@@ -310,16 +325,10 @@ static void free_nodes(fxi_context *c, fxi_node *dying)
     while (dying) {
         fxi_node *n = dying;
         dying = n->next;
-        const bool foreign = n->owner != c->id && (n->nin > 0 || n->tape > 0);
-        if (foreign && n->nin == 0) { /* only the node must be returned; its data is freed here */
-            fxi_data_free(n->data);
-            n->data = NULL;
-        }
-        if (foreign && fxi_send_home(n))
+        if (__builtin_expect(n->owner == c->id, 1))
+            drop_inputs(c, n, &dying);
+        else if ((n->nin > 0 || n->tape > 0) && return_node(c, n, &dying))
             continue;
-        drop_inputs(c, n, &dying);
-        if (foreign)
-            fxi_threads_unlock();
         if (__builtin_expect(c->tape != NULL, 0))
             fxi_tape_forget(c, n);
         node_free(n);
@@ -367,6 +376,7 @@ void fxi_node_cut(fxi_node *n)
     }
     fxi_node *dying = NULL;
     drop_inputs(fxi_here(), n, &dying);
+    n->nin = 0;
     free_nodes(fxi_here(), dying);
 }
 

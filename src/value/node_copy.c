@@ -4,33 +4,28 @@
 #include "node_copy.h"
 #include "node_parts.h"
 
-/* Frees the nodes that were made, of which the first n entries are a list. */
-static void free_made(int n, const fxi_copied_node *list, fxi_node **made)
+/* Frees the n nodes that were made. */
+static void free_made(int n, fxi_node **made)
 {
     for (int k = 0; k < n; k++)
-        if (!list[k].shared)
-            made[k]->refs++;
+        made[k]->refs++;
     for (int k = 0; k < n; k++)
-        if (!list[k].shared)
-            fxi_node_release(made[k]);
+        fxi_node_release(made[k]);
 }
 
 bool fxi_nodes_copy(fxi_context *c, int n, const fxi_copied_node *list, const fxi_node *like,
                     int given, fxi_node **values)
 {
-    for (int k = 0; k < n; k++) {
+    fxi_node **made = values + given;
+    int k = 0;
+    for (; k < n; k++) {
         const fxi_copied_node *e = &list[k];
-        fxi_node *x = e->shared ? e->shared : fxi_spare_malloc(sizeof *x);
-        if (!x) {
-            fx_fail(FX_STATUS_MEMORY, fxi_ops[e->op].name, "no memory for a node");
-            free_made(k, list, values + given);
-            return false;
-        }
-        values[given + k] = x;
-        if (e->shared)
-            continue;
-        fxi_node_begin(c, x, (fx_op)e->op, (fx_dtype)e->dtype, e->whole ? like->ndim : 0,
-                       e->whole ? like->device : NULL, e->nin, x->inl);
+        fxi_node *x = fxi_spare_malloc(sizeof *x);
+        if (!x)
+            break;
+        made[k] = x;
+        fxi_node_begin(c, x, c->seq + (uint64_t)k, (fx_op)e->op, (fx_dtype)e->dtype,
+                       e->whole ? like->ndim : 0, e->whole ? like->device : NULL, e->nin, x->inl);
         x->refs = 0; /* its readers and the caller count */
         x->weak = e->weak;
         memcpy(x->shape, like->shape, 2 * sizeof *x->shape);
@@ -40,5 +35,10 @@ bool fxi_nodes_copy(fxi_context *c, int n, const fxi_copied_node *list, const fx
         for (int i = 0; i < e->nin; i++)
             fxi_node_capture(values[e->in[i]], &x->inl[i]);
     }
-    return true;
+    fxi_nodes_made(c, k);
+    if (k == n)
+        return true;
+    fx_fail(FX_STATUS_MEMORY, fxi_ops[list[k].op].name, "no memory for a node");
+    free_made(k, made);
+    return false;
 }

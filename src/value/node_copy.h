@@ -7,7 +7,6 @@
 /* A node to repeat: a literal, or an elementwise operation. Values are numbered: first those that
  * the caller gives, then the nodes of the list. */
 typedef struct fxi_copied_node {
-    fxi_node *shared; /* all repetitions have this node; NULL: each has a node of its own */
     uint8_t op, dtype, nin;
     bool weak;
     bool whole;    /* has the shape and device of `like`; false: 0-d, on no device */

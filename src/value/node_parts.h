@@ -28,9 +28,10 @@ static inline void fxi_sink_remove(fxi_node *n)
 }
 
 /* Fills in a new node, except for its inputs, shape and attributes. `in`: where its `nin` inputs
- * will be. */
-static inline void fxi_node_begin(fxi_context *c, fxi_node *n, fx_op op, fx_dtype dtype, int ndim,
-                                  fx_device *device, int nin, fxi_node **in)
+ * will be. `seq`: c->seq, which fxi_nodes_made advances. */
+static inline void fxi_node_begin(const fxi_context *c, fxi_node *n, uint64_t seq, fx_op op,
+                                  fx_dtype dtype, int ndim, fx_device *device, int nin,
+                                  fxi_node **in)
 {
     /* Each call clears at most 80 bytes: for more, gcc 12 emits `rep stos`, which takes longer than
      * everything else here. */
@@ -42,11 +43,17 @@ static inline void fxi_node_begin(fxi_context *c, fxi_node *n, fx_op op, fx_dtyp
     n->ndim = (uint8_t)ndim;
     n->nin = nin;
     n->owner = c->id;
-    n->seq = c->seq++;
+    n->seq = seq;
     n->device = device;
     n->in = in;
-    c->created++;
-    fxi_nodes_here++;
+}
+
+/* Counts new nodes. */
+static inline void fxi_nodes_made(fxi_context *c, int n)
+{
+    c->seq += (uint64_t)n;
+    c->created += n;
+    fxi_nodes_here += (uint64_t)n;
 }
 
 /* Makes x an input of a new node, in *out. */
