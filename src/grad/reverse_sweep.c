@@ -526,12 +526,11 @@ static void apply_rule(sweep *s, entry *e)
         fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, &out, e->gradient, need, gx, &s->one});
         if (s->c->sweep != s->mark)
             renumber(s);
-        bool made = is_made(out); /* all handles that the rule asked for exist */
+        s->status = is_made(out) ? s->status : FX_STATUS_MEMORY;
         for (int i = 0; i < nin; i++)
-            made &= is_made(in[i]);
-        s->status = made ? s->status : FX_STATUS_MEMORY;
-        for (int i = 0; i < nin && s->status == FX_OK; i++)
-            if (to[i] && gx[i])
+            if (!is_made(in[i]))
+                s->status = FX_STATUS_MEMORY;
+            else if (to[i] && gx[i] && s->status == FX_OK)
                 contribute(s, to[i], gx[i], n->op);
     } else {
         s->status = out_of_memory();

@@ -442,6 +442,17 @@ void *fxi_object_alloc(const fx_type *type)
     return o;
 }
 
+void *fxi_object_like(const fx_type *type, const void *init)
+{
+    fxi_context *c = fxi_here();
+    fx_object *o = fxi_handle_alloc(type->size);
+    if (!o)
+        return no_object(type);
+    memcpy(o + 1, (const fx_object *)init + 1, type->size - sizeof *o);
+    begin(c, o, type);
+    return o;
+}
+
 /* The same for an array, except for its node. Inline in fxi_array_take, which every operation
  * calls. */
 static inline __attribute__((always_inline)) fx_array *new_array(fxi_context *c)

@@ -13,6 +13,9 @@
  * allocation fails (recorded). Releasing the last reference calls type->finish, releases fields
  * that are children or shared, and frees lists with their names. */
 void *fxi_object_alloc(const fx_type *type);
+/* The same with the bytes of `init` instead of zeros, except for the head. The caller must at once
+ * give the object references of its own, or clear the fields. */
+void *fxi_object_like(const fx_type *type, const void *init);
 extern const fx_type fxi_array_type;
 /* Marks an object that no scope owns: the caller will release it. fx_keep then adds a reference
  * that a scope owns. */

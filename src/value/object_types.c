@@ -23,6 +23,16 @@ static fx_status no_memory(const char *op)
     return fx_fail(FX_STATUS_MEMORY, op, "no memory for a list of children");
 }
 
+/* fxi_retain, without a call for most objects. */
+static inline void *retain(void *object)
+{
+    fx_object *o = object;
+    if (!o || __atomic_load_n(&o->refs, __ATOMIC_RELAXED) >= FXI_IMMORTAL)
+        return fxi_retain(object);
+    __atomic_fetch_add(&o->refs, 1, __ATOMIC_RELAXED);
+    return object;
+}
+
 /* Copies a list. It counts an item before the item is filled in, so that an incomplete list can be
  * released. */
 static fx_status copy_list(fx_list *to, const fx_list *from, const char *op, fxi_child_fn child,
@@ -41,7 +51,7 @@ static fx_status copy_list(fx_list *to, const fx_list *from, const char *op, fxi
     to->n = from->n;
     for (int64_t i = 0; i < from->n; i++) {
         void *item = from->items[i];
-        to->items[i] = fxi_retain(item && child ? child(user, item) : item);
+        to->items[i] = retain(item && child ? child(user, item) : item);
         if (!from->names || !from->names[i])
             continue;
         to->names[i] = fxi_strdup(from->names[i]);
@@ -65,11 +75,9 @@ static void clear_fields(void *object, const fx_type *type, int i)
 
 void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child, void *user)
 {
-    void *object = fxi_object_alloc(type);
+    void *object = fxi_object_like(type, init);
     if (!object)
         return NULL;
-    const size_t head = sizeof(fx_object);
-    memcpy((char *)object + head, (const char *)init + head, type->size - head);
     for (int i = 0; i < type->nfields; i++) {
         const fx_field *f = &type->fields[i];
         void *at = fxi_field_at(object, f);
@@ -82,9 +90,9 @@ void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child,
         }
         void **to = at;
         if (f->kind == FX_FIELD_CHILD)
-            *to = fxi_retain(*to && child ? child(user, *to) : *to);
+            *to = retain(*to && child ? child(user, *to) : *to);
         else if (f->kind == FX_FIELD_SHARED)
-            fxi_retain(*to);
+            retain(*to);
     }
     return object;
 }
