@@ -193,7 +193,7 @@ static void *whole_leaf(void *object, void *user)
 {
     change *c = user;
     fxi_leaf parts;
-    if (!fx_is(object, &fxi_leaf_type) || !fxi_leaf_of(object, &parts))
+    if (!fxi_is_leaf(object) || !fxi_leaf_of(object, &parts))
         return NULL;
     const fxi_state_leaf *l = object;
     const bool divided = fxi_rule_divides(l->rule);
@@ -262,8 +262,8 @@ static fx_walk meet_leaves(const fx_spot *at, void *user)
 {
     taking *t = user;
     const void *l = at->objects[0], *whole = at->objects[1];
-    const bool is_leaf = fx_is(l, &fxi_leaf_type);
-    if (is_leaf && !fx_is(whole, &fxi_leaf_type))
+    const bool is_leaf = fxi_is_leaf(l);
+    if (is_leaf && !fxi_is_leaf(whole))
         t->status = not_its_whole();
     else if (is_leaf)
         take_leaf(t, l, whole);

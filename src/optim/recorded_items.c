@@ -55,7 +55,7 @@ static bool note_leaves(recorded_items *r, const fxi_tree_record *state)
 {
     for (int32_t i = 0; i < state->nobjects; i++) {
         fxi_state_leaf *l = state->objects[i];
-        if (!fx_is(l, &fxi_leaf_type))
+        if (!fxi_is_leaf(l))
             continue;
         if (!fxi_grow(&r->leaves, &r->leaf_capacity, r->nleaves + 1, sizeof *r->leaves))
             return false;

@@ -146,7 +146,7 @@ fxi_state_leaf *fxi_leaf_new(const fxi_leaf *parts)
 
 bool fxi_leaf_of(const void *object, fxi_leaf *out)
 {
-    if (!fx_is(object, &fxi_leaf_type) || object == &leaf_error)
+    if (!fxi_is_leaf(object) || object == &leaf_error)
         return false;
     const fxi_state_leaf *l = object;
     *out = (fxi_leaf){

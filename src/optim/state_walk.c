@@ -24,7 +24,7 @@ static fx_walk meet_leaf(const fx_spot *at, void *user)
 {
     leaves *all = user;
     void *x = at->objects[0];
-    if (fx_is(x, &fxi_leaf_type) && !fx_is_error(x)) {
+    if (fxi_is_leaf(x) && !fx_is_error(x)) {
         if (all->n++ == all->most && all->most)
             return FX_WALK_STOP;
         all->f(x, all->user);

@@ -193,7 +193,7 @@ static fx_walk find_unused(const fx_spot *at, void *user)
     void *state = at->objects[0], *x = at->objects[1];
     if (!state || !x)
         return FX_WALK_PASS;
-    if (!fx_is(state, &fxi_leaf_type))
+    if (!fxi_is_leaf(state))
         return fxi_is_array(state) || fxi_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
     if (!((fxi_state_leaf *)state)->frozen && fxi_is_array(x) && is_unused(at->objects[2]))
         note_unused(s, at, s->among);
@@ -225,7 +225,7 @@ static fx_walk find_used(const fx_spot *at, void *user)
     void *state = at->objects[0], *x = at->objects[1], *g = at->objects[2];
     if (!state || !x)
         return FX_WALK_PASS;
-    if (!fx_is(state, &fxi_leaf_type))
+    if (!fxi_is_leaf(state))
         return fxi_is_array(state) || fxi_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
     fxi_state_leaf *l = state;
     if (l->frozen || !g)
@@ -285,7 +285,7 @@ static fx_walk collect(const fx_spot *at, void *user)
     void *state = at->objects[0], *x = at->objects[1], *g = at->objects[2];
     if (!state || !x)
         return FX_WALK_PASS;
-    if (fx_is(state, &fxi_leaf_type)) {
+    if (fxi_is_leaf(state)) {
         take_leaf(s, at);
         return s->status == FX_OK ? FX_WALK_PASS : FX_WALK_STOP;
     }
@@ -305,7 +305,7 @@ static fx_walk collect(const fx_spot *at, void *user)
 static bool is_state(const void *state)
 {
     return !fxi_is_array(state) &&
-           (fx_is(state, &fxi_leaf_type) || (fxi_type_of(state)->flags & FX_TYPE_TUPLE));
+           (fxi_is_leaf(state) || (fxi_type_of(state)->flags & FX_TYPE_TUPLE));
 }
 
 /* FX_OK unless the object is an error. Only error arrays hold their status. The thread's error

@@ -20,6 +20,11 @@ typedef struct fxi_state_leaf {
     int64_t item; /* index in the update in progress; −1 between updates */
 } fxi_state_leaf;
 extern const fx_type fxi_leaf_type;
+/* fx_is without a call: updates ask it for every object. */
+static inline bool fxi_is_leaf(const void *object)
+{
+    return object && ((const fx_object *)object)->type == &fxi_leaf_type;
+}
 fxi_state_leaf *fxi_leaf_new(const fxi_leaf *parts);
 
 typedef struct fxi_item {

@@ -63,7 +63,7 @@ static void *renewed_leaf(void *object, void *user)
 {
     const fxi_state_leaf *l = object;
     fxi_leaf parts;
-    if (!fx_is(object, &fxi_leaf_type))
+    if (!fxi_is_leaf(object))
         return NULL;
     if (l->item >= 0)
         return updated_leaf(user, l);

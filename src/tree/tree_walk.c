@@ -184,6 +184,7 @@ typedef struct walking {
     fxi_valued_walk *valued; /* NULL: positions have no values */
     void **values; /* stack: values of the walked children of each object around the position */
     int32_t nvalues, value_capacity;
+    void *first_values[FIRST_ROWS]; /* small trees need no allocation */
     row_set met;
     int64_t taken; /* number of spots that `meet` took */
     bool stopped;
@@ -242,11 +243,21 @@ INLINE void walk_spot(walking *w, const fx_spot *at, bool valued)
         row_at(&w->met, row, valued)[1] = w->valued->value;
 }
 
+static __attribute__((noinline)) bool more_values(walking *w)
+{
+    void **values = w->values == w->first_values ? NULL : w->values;
+    if (!fxi_grow(&values, &w->value_capacity, w->nvalues + 1, sizeof *values))
+        return false;
+    if (w->values == w->first_values)
+        memcpy(values, w->first_values, sizeof w->first_values);
+    w->values = values;
+    return true;
+}
+
 /* Adds the value of a child, for `leave` of its parent. */
 static inline void add_value(walking *w)
 {
-    if (w->nvalues == w->value_capacity &&
-        !fxi_grow(&w->values, &w->value_capacity, w->nvalues + 1, sizeof *w->values))
+    if (w->nvalues == w->value_capacity && !more_values(w))
         fail_memory(w);
     else
         w->values[w->nvalues++] = w->valued->value;
@@ -312,7 +323,7 @@ INLINE bool leave(walking *w, const fx_spot *at, int32_t first, bool valued)
 {
     if (valued) {
         w->valued->value = at->objects[0];
-        w->valued->children = w->values ? w->values + first : NULL;
+        w->valued->children = w->values + first;
         w->valued->nchildren = w->nvalues - first;
         w->nvalues = first;
     }
@@ -360,8 +371,9 @@ INLINE fx_status walk(const fx_tree_walker *how, void *const *trees, fxi_valued_
     walking w; /* not zeroed as a whole: it is large */
     w.how = how;
     w.valued = v;
-    w.values = NULL;
-    w.nvalues = w.value_capacity = 0;
+    w.values = w.first_values;
+    w.nvalues = 0;
+    w.value_capacity = FIRST_ROWS;
     w.taken = 0;
     w.stopped = false;
     w.status = FX_OK;
@@ -373,7 +385,8 @@ INLINE fx_status walk(const fx_tree_walker *how, void *const *trees, fxi_valued_
     const fx_spot top = {.objects = trees};
     walk_spot(&w, &top, valued);
     row_set_free(&w.met);
-    fxi_free(w.values);
+    if (w.values != w.first_values)
+        fxi_free(w.values);
     return w.status;
 }
 

@@ -353,6 +353,24 @@ static fx_array *counted(fx_array *x)
     return fx_neg(x);
 }
 
+/* More children than a walk has space for without an allocation, between others. */
+static void map_of_many_children(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { MANY = 200 };
+    void *items[MANY];
+    for (int i = 0; i < MANY; i++)
+        items[i] = fx_full(i, 1);
+    void *t = fx_tuple(fx_full(1000, 1), fxi_tuple(MANY, items), fx_full(2000, 1));
+    void *u = fx_fmap(counted, t), *many = fx_child(u, 1);
+    assert_int_equal(fx_count(many), MANY);
+    assert_true(fx_at(fx_child(u, 0), 0) == -1000);
+    assert_true(fx_at(fx_child(u, 2), 0) == -2000);
+    for (int i = 0; i < MANY; i++)
+        assert_true(fx_at(fx_child(many, i), 0) == -i);
+}
+
 static void map_keeps_ties(void **state)
 {
     (void)state;
@@ -794,6 +812,7 @@ int main(void)
         cmocka_unit_test(calls_that_fail),
         cmocka_unit_test(map_replaces_arrays),
         cmocka_unit_test(map_keeps_what_stays),
+        cmocka_unit_test(map_of_many_children),
         cmocka_unit_test(map_keeps_ties),
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(frozen_on_one_path),
