@@ -35,7 +35,7 @@ typedef struct entry {
     bool start;         /* fxi_pullback_to: a wanted value, whose history the walk does not enter */
     bool walked;        /* the walk has visited it; wanted values get entries before the walk */
     bool passes;        /* gradients may pass through the node to its inputs */
-    bool sole;          /* `gradient` is one contribution, of the rule of products */
+    bool from_product;  /* the first contribution in `gradient` is one of the rule of products */
     /* Retained; contributions that are added together when the gradient is needed: all of them pads
      * of one axis, or all products. */
     fx_array **held;
@@ -61,6 +61,7 @@ typedef struct sweep {
     fx_array **joined; /* retained; the concatenations of pads along the last axis */
     int32_t njoined, joined_capacity;
     fx_array *one; /* see fxi_rule_args */
+    bool holds;    /* some value has held contributions */
     uint32_t mark;
     fxi_scope *scope; /* of the handles that rules make; NULL: it is not open, or has no memory */
     bool inner;       /* called by fxi_pullback_to */
@@ -217,15 +218,15 @@ static void add(const sweep *s, entry *e, fx_array *g)
 }
 
 /* ---- contributions of slices ----------------------------------------------------------------- */
-/* Is g a pad with zeros, the gradient of a slice? Pads of one axis are held until the gradient is
- * needed. Pads that do not overlap are then joined by one concatenation, so n slices of an array
- * cost one pass over it, not n. */
+/* Is the pad g one with zeros, the gradient of a slice? Pads of one axis are held until the
+ * gradient is needed. Pads that do not overlap are then joined by one concatenation, so n slices of
+ * an array cost one pass over it, not n. */
 
 static bool zero_pad(const fx_array *g, const entry *e)
 {
     const fxi_node *n = g->node, *first = e->nheld ? e->held[0]->node : n;
-    return n->op == FX_OP_PAD && !n->data && n->in[1]->attr.literal.number == 0 &&
-           first->op == FX_OP_PAD && first->attr.pad.axis == n->attr.pad.axis;
+    return !n->data && n->in[1]->attr.literal.number == 0 && first->op == FX_OP_PAD &&
+           first->attr.pad.axis == n->attr.pad.axis;
 }
 
 static int by_start(const void *a, const void *b)
@@ -313,7 +314,7 @@ static bool plain_product(const fx_array *g)
 /* Can g be held with those that are held, or with the one that is the gradient so far? */
 static bool can_hold_product(const fx_array *g, const entry *e)
 {
-    const fx_array *first = e->nheld ? e->held[0] : e->sole ? e->gradient : NULL;
+    const fx_array *first = e->nheld ? e->held[0] : e->from_product ? e->gradient : NULL;
     return first && plain_product(g) && plain_product(first);
 }
 
@@ -438,6 +439,7 @@ static void hold(sweep *s, entry *e, fx_array *g)
         return;
     }
     e->held[e->nheld++] = fxi_retain(g);
+    s->holds = true;
 }
 
 /* Holds a product, and with the second one the first, which was the gradient so far. */
@@ -451,8 +453,26 @@ static void hold_product(sweep *s, entry *e, fx_array *g)
     if (second && s->status == FX_OK) {
         fxi_scope_give(s->scope, e->gradient);
         e->gradient = NULL;
-        e->sole = false;
+        e->from_product = false;
     }
+}
+
+/* Adds g to the gradient of e. */
+static inline void add_now(sweep *s, entry *e, fx_array *g)
+{
+    add(s, e, g);
+    if (!fxi_array_ok(e->gradient))
+        s->status = fx_array_status(e->gradient);
+}
+
+static void contribute_product(sweep *s, entry *e, fx_array *g)
+{
+    if (can_hold_product(g, e)) {
+        hold_product(s, e, g);
+        return;
+    }
+    e->from_product = !e->gradient;
+    add_now(s, e, g);
 }
 
 /* Adds g, a contribution of the rule of an operation, to the gradient of e, or holds it. The order
@@ -460,18 +480,14 @@ static void hold_product(sweep *s, entry *e, fx_array *g)
 static void contribute(sweep *s, entry *e, fx_array *g, int op)
 {
     g = fitted(s->c, g, e->node);
-    if (!fxi_array_ok(g)) {
+    if (!fxi_array_ok(g))
         s->status = s->status == FX_OK ? fx_array_status(g) : s->status;
-    } else if (zero_pad(g, e)) {
+    else if (g->node->op == FX_OP_PAD && zero_pad(g, e))
         hold(s, e, g);
-    } else if (op == FX_OP_MATMUL && can_hold_product(g, e)) {
-        hold_product(s, e, g);
-    } else {
-        e->sole = op == FX_OP_MATMUL && !e->gradient;
-        add(s, e, g);
-        if (!fxi_array_ok(e->gradient))
-            s->status = fx_array_status(e->gradient);
-    }
+    else if (op == FX_OP_MATMUL)
+        contribute_product(s, e, g);
+    else
+        add_now(s, e, g);
 }
 
 /* Numbers the entries again: a sweep inside a custom rule has overwritten the numbers in the nodes.
@@ -680,7 +696,7 @@ static fx_status pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, 
     fx_status status = check(y, gy, x, n);
     if (status == FX_OK)
         status = run(&s, y, gy, x, n);
-    if (status == FX_OK)
+    if (status == FX_OK && s.holds)
         status = add_to_wanted(&s, x, n);
     for (int i = 0; i < n; i++) {
         out_gradients[i] = status == FX_OK ? result_of(&s, x[i]) : fx_error_array(status);

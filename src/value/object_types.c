@@ -33,29 +33,29 @@ static inline void *retain(void *object)
     return object;
 }
 
-/* Copies a list. It counts an item before the item is filled in, so that an incomplete list can be
- * released. */
+/* Copies a list. It counts the items that are filled in, so that an incomplete list can be
+ * released.
+ */
 static fx_status copy_list(fx_list *to, const fx_list *from, const char *op, fxi_child_fn child,
                            void *user)
 {
     if (from->n <= 0)
         return FX_OK;
-    to->items = fxi_calloc((size_t)from->n, sizeof *to->items);
-    to->names = from->names ? fxi_calloc((size_t)from->n, sizeof *to->names) : NULL;
+    to->items = fxi_malloc((size_t)from->n * sizeof *to->items);
+    to->names = from->names ? fxi_malloc((size_t)from->n * sizeof *to->names) : NULL;
     if (!to->items || (from->names && !to->names)) {
         fxi_free(to->items);
         fxi_free(to->names);
         *to = (fx_list){0};
         return no_memory(op);
     }
-    to->n = from->n;
     for (int64_t i = 0; i < from->n; i++) {
         void *item = from->items[i];
         to->items[i] = retain(item && child ? child(user, item) : item);
-        if (!from->names || !from->names[i])
-            continue;
-        to->names[i] = fxi_strdup(from->names[i]);
-        if (!to->names[i])
+        if (from->names)
+            to->names[i] = from->names[i] ? fxi_strdup(from->names[i]) : NULL;
+        to->n = i + 1;
+        if (from->names && from->names[i] && !to->names[i])
             return no_memory(op);
     }
     return FX_OK;
