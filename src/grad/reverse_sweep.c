@@ -566,7 +566,11 @@ static fx_array *result_of(sweep *s, fx_array *x)
     entry *e = entry_of(s, x->node);
     if (!fxi_is_float(x->node->dtype))
         return NULL;
-    if (e && e->gradient)
+    if (!e) /* each wanted value had an entry */
+        return fx_error_array(fx_fail(FX_STATUS_STATE, "gradient",
+                                      "a gradient function has updated an array whose gradient is "
+                                      "wanted"));
+    if (e->gradient)
         return fxi_array_of(e->gradient->node);
     if (s->inner)
         return NULL;

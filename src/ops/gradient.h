@@ -22,8 +22,8 @@ typedef struct fxi_rule_args {
     fx_array *gy;
     const bool *need;
     fx_array **gx;
-    fx_array *
-        *one; /* the number 1, which all rules of a sweep share; retained. NULL: not made yet */
+    /* The number 1, which all rules of a sweep share; retained. NULL: not made yet. */
+    fx_array **one;
 } fxi_rule_args;
 
 /* Handles of the node's inputs and of the node itself. The scope that is open at the first use owns

@@ -145,7 +145,7 @@ int64_t fxi_repeat_rules(struct fxi_context *c, fxi_items *s, int64_t i,
                          const fxi_literals *literals);
 /* The nodes of an application, from which those of further applications are made (copied_rule.c).
  * Larger applications are not copied. Adam has 14 nodes and 8 literals, and a rule in
- * MixedPrecision after two others about 30. */
+ * MixedPrecision after two others about 30. Further literals are nodes of each application. */
 enum { FXI_COPIED_NODES = 32, FXI_COPIED_LITERALS = 32 };
 /* What an application is given: x, dx, its states, and literals. */
 enum { FXI_COPIED_GIVEN = 2 + FXI_RULE_STATES + FXI_COPIED_LITERALS };
@@ -154,7 +154,7 @@ typedef struct fxi_copied_rule {
     int n;                                /* nodes, inputs first; < 0: see copied_rule.c */
     int16_t value[1 + FXI_RULE_STATES];   /* numbers of the new values */
     fx_dtype dtypes[2 + FXI_RULE_STATES]; /* of x, dx and the states */
-    /* By number: of the latest application. */
+    /* The node of each number, in the latest application. */
     struct fxi_node *values[FXI_COPIED_GIVEN + FXI_COPIED_NODES];
     fxi_copied_node all[FXI_COPIED_NODES];
 } fxi_copied_rule;

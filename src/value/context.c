@@ -453,8 +453,8 @@ void *fxi_object_like(const fx_type *type, const void *init)
     return o;
 }
 
-/* The same for an array, except for its node. Inline in fxi_array_take, which every operation
- * calls. */
+/* Like fxi_object_alloc, for an array, whose node the caller sets. Inline in fxi_array_take, which
+ * every operation calls. */
 static inline __attribute__((always_inline)) fx_array *new_array(fxi_context *c)
 {
     fxi_spares *s = fxi_own_spares;

@@ -494,6 +494,49 @@ static void a_cgroup_grants_whole_cores(void **state)
     assert_int_equal(fxi_cgroup_cores(""), 0);
 }
 
+/* ---- products -------------------------------------------------------------------------------- */
+
+static bool goes_on; /* atomic */
+
+static void *changes_the_number(void *unused)
+{
+    (void)unused;
+    for (int k = 0; __atomic_load_n(&goes_on, __ATOMIC_RELAXED); k++) {
+        fx_set_num_threads(k % 2 ? 2 : 16);
+        nanosleep(&(const struct timespec){.tv_nsec = 50000}, NULL);
+    }
+    return NULL;
+}
+
+/* A product has the same bits while another thread changes the number of threads. Rows of B are
+ * pages apart, so several panels are packed together, how many depends on the threads. */
+static void a_product_while_the_number_of_threads_changes(void **state)
+{
+    (void)state;
+    enum { M = 200, K = 150, N = 2048, ROUNDS = 60 };
+    static float a[M * K], b[N * K], want[M * N], got[M * N];
+    pthread_t thread;
+    FX_SCOPE;
+    for (int i = 0; i < M * K; i++)
+        a[i] = (float)(i * 7 % 11) - 5;
+    for (int i = 0; i < N * K; i++)
+        b[i] = (float)(i * 5 % 13) - 6;
+    fx_array *A = fx_from(FX_DTYPE_F32, a, M, K), *B = fx_from(FX_DTYPE_F32, b, N, K);
+    use_threads(2);
+    assert_int_equal(fx_read_into(fx_matmul(A, fx_transpose(B)), want, sizeof want), FX_OK);
+    __atomic_store_n(&goes_on, true, __ATOMIC_RELAXED);
+    assert_int_equal(pthread_create(&thread, NULL, changes_the_number, NULL), 0);
+    int wrong = 0;
+    for (int k = 0; k < ROUNDS; k++) {
+        FX_SCOPE;
+        fx_read_into(fx_matmul(A, fx_transpose(B)), got, sizeof got);
+        wrong += memcmp(got, want, sizeof got) != 0;
+    }
+    __atomic_store_n(&goes_on, false, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    assert_int_equal(wrong, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +557,7 @@ int main(void)
         cmocka_unit_test(the_number_of_threads_is_the_programs_choice),
         cmocka_unit_test(a_wrong_number_is_reported),
         cmocka_unit_test(a_cgroup_grants_whole_cores),
+        cmocka_unit_test(a_product_while_the_number_of_threads_changes),
     };
     return cmocka_run_group_tests(tests, NULL, back_to_default);
 }

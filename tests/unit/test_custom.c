@@ -2,6 +2,7 @@
  * gradients of the wrong size. */
 #include "composite_check.h"
 
+#include <cflux/optim.h>
 #include <cflux/tree.h>
 
 /* out[i] = i + Σ of the inputs' elements i */
@@ -43,6 +44,18 @@ static void releases_operand(const fx_custom_op *of, int n, fx_array *const *in,
     gx[0] = fx_mul(gy, 1);
 }
 
+/* Replaces a value whose gradient the sweep computes. */
+static fx_array *wanted;
+
+static void updates_wanted(const fx_custom_op *of, int n, fx_array *const *in, fx_array *out,
+                           fx_array *gy, fx_array **gx)
+{
+    (void)of, (void)n, (void)in, (void)out;
+    void *state = fx_setup(fx_descent(0.5), fx_tuple(wanted));
+    assert_int_equal(fx_update(state, fx_tuple(wanted), fx_tuple(fx_ones(3))), FX_OK);
+    gx[0] = fx_mul(gy, 1);
+}
+
 static void check_misused_gradient(void (*gradient)(const fx_custom_op *of, int n,
                                                     fx_array *const *in, fx_array *out,
                                                     fx_array *gy, fx_array **gx),
@@ -52,6 +65,7 @@ static void check_misused_gradient(void (*gradient)(const fx_custom_op *of, int 
     const fx_custom_op misused = {sizeof misused, "misused", positions, gradient, NULL};
     fx_array *a = vector64((double[]){1, 2, 3}, 3), *h = fx_mul(a, 2), *g;
     h = fx_mul(h, h);
+    wanted = a;
     fx_array *loss = fx_sum(fx_custom(&misused, 1, &h, FX_DTYPE_F64, FX_DIMS(3)));
     assert_int_not_equal(fx_gradient_of(loss, &a, 1, &g), FX_OK);
     const fx_error e = fx_error_take();
@@ -64,6 +78,7 @@ static void misused_operands_are_errors(void **state)
     (void)state;
     kept = fx_retain(fx_ones(3));
     check_misused_gradient(keeps_operand, "ended the history of a value");
+    check_misused_gradient(updates_wanted, "has updated an array whose gradient is wanted");
     check_misused_gradient(releases_operand, "freed");
     fx_release(kept);
 }

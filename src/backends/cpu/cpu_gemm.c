@@ -75,6 +75,7 @@ typedef struct product {
     int64_t kept_bytes;              /* bytes of the sums of all parts, if they are kept */
     int64_t first, columns;          /* the columns being computed */
     int64_t term, terms;             /* the terms being added */
+    int64_t together;                /* panels of B that are packed together */
     char *b, *kept;
 } product;
 
@@ -157,7 +158,8 @@ static int64_t panels_of(const product *p)
 
 /* How many panels are packed together: if rows of B are in different pages, RUN of them are packed
  * for all these panels before the next ones, because a panel's columns are only a cache line of
- * each row. Two groups at least for each thread, if there are enough panels. */
+ * each row. Two groups at least for each thread, if there are enough panels. Another thread may
+ * change the number of threads meanwhile, so this is asked once for each portion. */
 static int64_t panels_together(const product *p)
 {
     const bool far = p->g.csb == 1 && p->g.rsb * p->stored >= PAGE;
@@ -167,13 +169,13 @@ static int64_t panels_together(const product *p)
 
 static int64_t groups_of(const product *p)
 {
-    return p->pack_b ? fxi_cpu_divide_up(panels_of(p), panels_together(p)) : 0;
+    return p->pack_b ? fxi_cpu_divide_up(panels_of(p), p->together) : 0;
 }
 
 /* Packs a group of panels of B, so that every block of rows finds them ready. */
 static void pack_panels(const product *p, int64_t group)
 {
-    const int64_t n = panels_together(p), each = n > 1 ? RUN : p->terms;
+    const int64_t n = p->together, each = n > 1 ? RUN : p->terms;
     const int64_t from = group * n, to = fxi_cpu_min(from + n, panels_of(p));
     for (int64_t q = 0; q < p->terms; q += each)
         for (int64_t panel = from; panel < to; panel++)
@@ -544,6 +546,7 @@ static bool next_portion(product *p)
     }
     p->terms = fxi_cpu_min(p->kp, p->g.k - p->term);
     p->columns = fxi_cpu_min(p->nc, p->g.n - p->first);
+    p->together = panels_together(p);
     return p->columns > 0;
 }
 
