@@ -49,11 +49,6 @@ fx_status fxi_collective_ended(const fx_step *step, fx_status status, const char
                          (int)c->rank, (int)c->size, *why ? why : fx_status_name(status));
 }
 
-static size_t bytes_of(const fx_tensor *t)
-{
-    return (size_t)fx_tensor_length(t) * fx_dtype_size((fx_dtype)t->dtype);
-}
-
 /* The number of inputs that a step reads. The others of a collective step only order it after
  * earlier ones. */
 static int read_by(const fx_step *step)
@@ -69,7 +64,7 @@ static fx_status run_on_copies(fx_device *device, const fx_step *step, const voi
     const int n = read_by(step);
     fx_status status = FX_OK;
     for (int k = 0; k <= n && status == FX_OK; k++) {
-        const size_t bytes = bytes_of(k < n ? &step->in[k] : &step->out);
+        const size_t bytes = fxi_tensor_bytes(k < n ? &step->in[k] : &step->out);
         copies[k] = fxi_malloc(bytes);
         if (!copies[k])
             status = FX_STATUS_MEMORY;
@@ -80,7 +75,7 @@ static fx_status run_on_copies(fx_device *device, const fx_step *step, const voi
         status = (step->cls == FX_CLASS_COLLECTIVE ? fxi_run_collective : fxi_run_custom)(
             step, (const void *const *)copies, copies[n], NULL);
     if (status == FX_OK)
-        status = device->backend->write(device, out, copies[n], bytes_of(&step->out));
+        status = device->backend->write(device, out, copies[n], fxi_tensor_bytes(&step->out));
     return status;
 }
 

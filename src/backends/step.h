@@ -28,6 +28,12 @@ fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, 
 fx_status fxi_run_collective(const fx_step *step, const void *const *in, void *out, fx_run *run);
 /* Records an error if a collective step failed. Returns `status`. */
 fx_status fxi_collective_ended(const fx_step *step, fx_status status, const char *why);
+/* Bytes of the elements of a tensor, if they are dense. */
+static inline size_t fxi_tensor_bytes(const fx_tensor *t)
+{
+    return (size_t)fx_tensor_length(t) * fx_dtype_size((fx_dtype)t->dtype);
+}
+
 /* May instruction k of a row step read elements of an operand? A sum across rows of a result does
  * not: it reads the tile of the result. */
 static inline bool fxi_row_reads(const fx_step *step, int k)

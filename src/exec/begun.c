@@ -24,15 +24,16 @@ static const fx_communicator *communicator_of(const fx_step *s)
     return fx_step_collective(s)->what.communicator;
 }
 
-static size_t bytes_of(const fx_tensor *t)
+/* Where the copy of the result begins, in bytes after that of the operand. */
+static size_t result_at(const fx_step *s)
 {
-    return (size_t)fx_tensor_length(t) * fx_dtype_size((fx_dtype)t->dtype);
+    enum { LINE = 64 };
+    return (fxi_tensor_bytes(&s->in[0]) + LINE - 1) / LINE * LINE;
 }
 
-/* Where the copy of the result begins, after that of the operand. */
 static void *result_in(const fx_step *s, void *copies)
 {
-    return (char *)copies + (bytes_of(&s->in[0]) + 63) / 64 * 64;
+    return (char *)copies + result_at(s);
 }
 
 /* Writes the result to the device and frees the copies. NULL: there are none. */
@@ -41,7 +42,7 @@ static fx_status take_copies(const fxi_binding *b, const fx_step *s, void *copie
     fx_device *device = b->plan->device;
     if (copies && status == FX_OK)
         status = device->backend->write(device, b->base[s->out_value], result_in(s, copies),
-                                        bytes_of(&s->out));
+                                        fxi_tensor_bytes(&s->out));
     fxi_free(copies);
     return status;
 }
@@ -91,8 +92,8 @@ static fx_status begin_on_copies(fx_device *device, const fx_step *s, const void
                                  fxi_begun_step *out)
 {
     const fx_communicator *c = communicator_of(s);
-    const size_t bytes = bytes_of(&s->in[0]);
-    char *copies = fxi_malloc(bytes + 64 + bytes_of(&s->out));
+    const size_t bytes = fxi_tensor_bytes(&s->in[0]);
+    void *copies = fxi_malloc(result_at(s) + fxi_tensor_bytes(&s->out));
     if (!copies)
         return FX_OK;
     const fx_status status = device->backend->read(device, copies, in, bytes);

@@ -23,7 +23,7 @@ enum { NOWHERE = -1, COPIED = -2 };
 static bool is_one_piece(const fxi_plan *p, const fx_step *s, int k, int64_t skip)
 {
     const fx_tensor *t = &s->in[k];
-    const int64_t bytes = fx_tensor_length(t) * (int64_t)fx_dtype_size((fx_dtype)t->dtype);
+    const int64_t bytes = (int64_t)fxi_tensor_bytes(t);
     return skip % FXI_ARENA_ALIGN == 0 && s->in_offset[k] == 0 && bytes > 0 &&
            bytes == p->values[s->in_value[k]].bytes && fxi_is_dense(t->ndim, t->shape, t->stride);
 }

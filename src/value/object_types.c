@@ -34,8 +34,7 @@ static inline void *retain(void *object)
 }
 
 /* Copies a list. It counts the items that are filled in, so that an incomplete list can be
- * released.
- */
+ * released. */
 static fx_status copy_list(fx_list *to, const fx_list *from, const char *op, fxi_child_fn child,
                            void *user)
 {

@@ -5,8 +5,8 @@
  */
 #include "semantics_check.h"
 
-/* loss = Σₜ Σ Cₜ∘(W·xₜ + Pₜ), where Pₜ are columns of P: dW = Σₜ Cₜxₜᵀ, and dP has the columns Cₜ.
- */
+/* loss = Σₜ Σ Cₜ∘(W·xₜ + Pₜ), where Pₜ are columns of P. Then dW = Σₜ Cₜxₜᵀ, and the columns of dP
+ * are Cₜ. */
 
 enum { OUT = 8, IN = 6, MOST_PRODUCTS = 7, MOST_TERMS = 4 };
 
@@ -279,9 +279,8 @@ static void factors_in_a_concatenation(void **state)
         }
 }
 
-/* The gradient of such a gradient: for G = dW Σₜ|W·xₜ|² = 2W·S with S = Σₜxₜxₜᵀ, d/dW |G|² =
- * 8W·S·S.
- */
+/* The gradient of such a gradient: for G = dW Σₜ|W·xₜ|² = 2W·S with S = Σₜxₜxₜᵀ, the gradient of
+ * |G|² is 8W·S·S. */
 static void of_the_gradient_of_a_shared_weight(void **state)
 {
     (void)state;

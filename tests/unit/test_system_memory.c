@@ -325,8 +325,7 @@ static void waiting_handles_of_a_thread_that_ends(void **state)
     }
 }
 
-/* ---- allocations that fail --------------------------------------------------------------------
- */
+/* ---- allocations that fail ------------------------------------------------------------------- */
 
 static pthread_barrier_t both;
 

@@ -162,9 +162,9 @@ static int64_t panels_of(const product *p)
  * change the number of threads meanwhile, so this is asked once for each portion. */
 static int64_t panels_together(const product *p)
 {
-    const bool far = p->g.csb == 1 && p->g.rsb * p->stored >= PAGE;
-    const int64_t share = panels_of(p) / (2 * fx_num_threads());
-    return far ? fxi_cpu_max(1, fxi_cpu_min(PANELS, share)) : 1;
+    if (p->g.csb != 1 || p->g.rsb * p->stored < PAGE)
+        return 1;
+    return fxi_cpu_max(1, fxi_cpu_min(PANELS, panels_of(p) / (2 * fx_num_threads())));
 }
 
 static int64_t groups_of(const product *p)
@@ -604,8 +604,7 @@ static fx_status run_shared(product *p)
     /* Portions one after the other: threads wait for each other between them, since they share the
      * packed B. */
     while (!status && next_portion(p)) {
-        if (p->pack_b)
-            fxi_cpu_parallel(groups_of(p), shared_panels, p);
+        fxi_cpu_parallel(groups_of(p), shared_panels, p);
         status = fxi_cpu_parallel_scratch(p->parts, (size_t)part_bytes(p), shared_part, p);
     }
     fxi_free(p->b);
