@@ -655,10 +655,12 @@ typedef struct fx_device_queue {
                             its device, except for begin_on */
     const void *data;    /* private to the backend */
     void *mark;          /* private to the backend */
+    /* Functions with the arguments `why` and `size` write the reason of a failure to `why` (a
+     * sentence without a full stop, at most `size` bytes) and record nothing. */
     /* Returns 0 if all queued work has ended, 1 if not, −1 if the device failed. */
-    int (*pending)(const struct fx_device_queue *self);
+    int (*pending)(const struct fx_device_queue *self, char *why, size_t size);
     /* Selects the queue's device for the calling thread. Returns 0, or −1 if that fails. */
-    int (*select)(const struct fx_device_queue *self);
+    int (*select)(const struct fx_device_queue *self, char *why, size_t size);
     /* Copies bytes from the device's memory to host memory, and back. Returns when the host may
      * read or change its memory; on failure the error is recorded. */
     fx_status (*read)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes);
@@ -672,7 +674,7 @@ typedef struct fx_device_queue {
      * that runs it, or `forget`. `enter` selects the device for the thread, and makes later work
      * wait until the operand has been computed. −1: that failed. 0: a process that ends waits, for
      * a while, until the thread has called `leave`, after the operation. */
-    int (*enter)(const struct fx_device_queue *self);
+    int (*enter)(const struct fx_device_queue *self, char *why, size_t size);
     void (*leave)(const struct fx_device_queue *self);
     void (*forget)(const struct fx_device_queue *self);
 } fx_device_queue;

@@ -26,7 +26,7 @@ typedef enum fx_plugin_kind {
 } fx_plugin_kind;
 
 /* Version of the plugin interface, and number of entries of fx_plugin_head.sizes. */
-enum { FX_PLUGIN_ABI = 13, FX_PLUGIN_SIZES = 34 };
+enum { FX_PLUGIN_ABI = 14, FX_PLUGIN_SIZES = 34 };
 
 /* Read by cflux before it calls any function of the plugin. */
 typedef struct fx_plugin_head {

@@ -316,12 +316,10 @@ typedef struct blocking {
 static void *run_blocking(void *call)
 {
     blocking *b = call;
-    if (b->queue.select(&b->queue) == 0) {
+    if (b->queue.select(&b->queue, b->why, sizeof b->why) == 0)
         b->status = b->d->transport->run_on_devices(&b->d->group, &b->call, b->why, sizeof b->why);
-    } else {
+    else
         b->status = FX_STATUS_DEVICE;
-        snprintf(b->why, sizeof b->why, "its GPU cannot be selected");
-    }
     __atomic_store_n(&b->ended, true, __ATOMIC_RELEASE);
     return NULL;
 }

@@ -144,13 +144,10 @@ fx_status fxi_dist_wait_for_own_work(const fx_device_queue *queue, char *why, si
 {
     int pending;
     const double begin = fxi_clock();
-    while ((pending = queue->pending(queue)) == 1)
+    while ((pending = queue->pending(queue, why, size)) == 1)
         if (fxi_clock() - begin > 0.0005) /* a short step is not worth a sleep */
             fxi_sleep_microseconds(100);
-    if (pending == 0)
-        return FX_OK;
-    snprintf(why, size, "its GPU failed");
-    return FX_STATUS_DEVICE;
+    return pending == 0 ? FX_OK : FX_STATUS_DEVICE;
 }
 
 void fxi_dist_say_unfinished(const char *library, double limit, char *why, size_t size)
@@ -168,15 +165,15 @@ static fx_status wait_for_all(fx_dist *d, const fx_device_queue *queue, char *wh
     const double begin = fxi_clock();
     for (;;) {
         const fxi_device_state state = d->connected->state(d->connection, why, size);
-        const int pending = state == FXI_DEVICE_READY && queue ? queue->pending(queue) : 0;
+        const int pending =
+            state == FXI_DEVICE_READY && queue ? queue->pending(queue, why, size) : 0;
         if (state == FXI_DEVICE_READY && pending == 0)
             return FX_OK;
         const double waited = fxi_clock() - begin;
-        if (pending < 0)
-            snprintf(why, size, "the GPU failed");
-        else if (state != FXI_DEVICE_FAILED && waited > d->limit)
+        const bool failed = state == FXI_DEVICE_FAILED || pending < 0;
+        if (!failed && waited > d->limit)
             fxi_dist_say_unfinished(d->connected->head.name, d->limit, why, size);
-        else if (state != FXI_DEVICE_FAILED) {
+        else if (!failed) {
             if (waited > 0.002)
                 fxi_sleep_milliseconds(1);
             continue;

@@ -240,10 +240,11 @@ static fx_status operate(fx_dist *d, const fxi_dist_move *m, const char *what, c
                          size_t size)
 {
     char reason[FXI_DIST_REASON] = "";
-    const fx_status refusal = m->ready(d, m, reason, sizeof reason);
+    const fx_status refusal = m->refuses ? m->refuses : m->ready(d, m, reason, sizeof reason);
     int64_t began = fxi_timeline_now();
     const double came = fxi_clock();
-    fx_status status = fxi_dist_agree(d, m->what, refusal, reason, why, size);
+    fx_status status =
+        fxi_dist_agree(d, m->what, refusal, m->refuses ? m->reason : reason, why, size);
     d->waited += fxi_clock() - came;
     fxi_timeline_event(FXI_ROW_COMMUNICATION, "waiting", "wait for all ranks", began);
     if (status != FX_OK)

@@ -95,6 +95,9 @@ typedef struct fxi_dist_move {
     void *out;
     const fx_device_queue *queue; /* NULL: in host memory */
     bool shared;                  /* by memory that all members share (fxi_transport.shares) */
+    /* Not FX_OK: this member cannot take part, for this reason; `ready` is not called. */
+    fx_status refuses;
+    const char *reason;
     /* Called before the members agree: allocates buffers, or waits for earlier work of the GPU. If
      * it fails, the operation fails on all members with its reason. */
     fx_status (*ready)(fx_dist *d, const struct fxi_dist_move *m, char *why, size_t size);

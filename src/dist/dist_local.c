@@ -117,10 +117,7 @@ static bool wait_for_all(device_set *s, char *why, size_t size)
 static bool select_device(const device_set *s, int k, char *why, size_t size)
 {
     const fx_device_queue *q = &s->parts[k].queue;
-    if (q->select(q) == 0)
-        return true;
-    snprintf(why, size, "%s cannot be selected", fx_device_name(s->devices[k]));
-    return false;
+    return q->select(q, why, size) == 0;
 }
 
 /* Calls `act` for each device between the begin and the end of a group. The group is ended after a
@@ -198,11 +195,11 @@ static fx_status run_on(const fx_communicator *self, const fx_device_queue *queu
     step_now = step;
     const bool ok = (s->connected || connect(s, s->why, sizeof s->why)) &&
                     in_a_group(s, reduce, s->why, sizeof s->why);
-    snprintf(why, size, "%s", s->why);
     /* The backend continues with the device of this step. */
-    if (queue->select(queue) == 0 && ok)
-        return FX_OK;
-    return FX_STATUS_DEVICE;
+    const bool selected = queue->select(queue, why, size) == 0;
+    if (!ok)
+        snprintf(why, size, "%s", s->why);
+    return selected && ok ? FX_OK : FX_STATUS_DEVICE;
 }
 
 /* Never called: the backend takes every step. */

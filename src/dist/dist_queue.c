@@ -58,38 +58,40 @@ static void ended(fxi_dist_queue *q, ticket *t)
     fxi_cond_wake_all(&q->changed);
 }
 
-static int has_failed(const fx_device_queue *queue)
-{
-    (void)queue;
-    return -1;
-}
-
 /* After a failure, work that was queued may still use the memory, which the plan will free: waits
  * for it, but not for ever. */
 static void wait_after_failure(const fx_dist *d, const fx_device_queue *queue)
 {
+    char unused[FXI_DIST_REASON];
     const double begin = fxi_clock();
-    while (queue->pending(queue) == 1 && fxi_clock() - begin < d->limit)
+    while (queue->pending(queue, unused, sizeof unused) == 1 && fxi_clock() - begin < d->limit)
         fxi_sleep_milliseconds(1);
 }
 
-/* If the queue cannot wait for the operand, the operation finds that the device has failed, and
- * tells the other members. The plan reads the result in another queue, so copies of the result must
- * have ended before. */
+/* Takes part in the operation only to tell the other members that it fails here. */
+static void refuse(const fx_dist *d, ticket *t, fx_status status, const char *reason)
+{
+    const fxi_dist_move how = {
+        .queue = t->on_device ? &t->queue : NULL, .refuses = status, .reason = reason};
+    t->status = fxi_dist_step(&d->communicator, t->step, how, t->why, sizeof t->why);
+}
+
+/* The plan reads the result in another queue, so copies of the result must have ended before. */
 static void run_on_device(const fx_dist *d, ticket *t)
 {
-    fx_device_queue *queue = &t->queue;
-    const bool entered = queue->enter(queue) == 0;
-    if (!entered)
-        queue->pending = has_failed;
+    const fx_device_queue *queue = &t->queue;
+    char reason[FXI_DIST_REASON] = "";
+    if (queue->enter(queue, reason, sizeof reason) != 0) {
+        refuse(d, t, FX_STATUS_DEVICE, reason);
+        return;
+    }
     t->status =
         fxi_dist_run_on_now(&d->communicator, queue, t->step, t->in, t->out, t->why, sizeof t->why);
     if (t->status == FX_OK)
         t->status = fxi_dist_wait_for_own_work(queue, t->why, sizeof t->why);
     else
         wait_after_failure(d, queue);
-    if (entered)
-        queue->leave(queue);
+    queue->leave(queue);
 }
 
 static void run_in_host_memory(const fx_dist *d, ticket *t)

@@ -391,8 +391,11 @@ static const simulated_row rows[] = {
      {"aborted; ", "a GPU, a link or a process has stopped", "an earlier operation failed"}},
     {FAIL "async@2=99", "sum", {"NCCL failed: unknown result code"}},
     /* the device itself */
-    {FAIL "cuStreamQuery@1=719!", "sum", {"rank 0 cannot continue: its GPU failed"}},
-    {FAIL "cuStreamQuery@2=719!", "sum", {"the GPU failed"}},
+    {FAIL "cuStreamQuery@1=719!",
+     "sum",
+     {"rank 0 cannot continue: CUDA:0 (", " failed: cuStreamQuery returned CUDA_ERROR_LAUNCH"}},
+    {FAIL "cuStreamQuery@2=719!", "sum", {" failed: cuStreamQuery returned CUDA_ERROR_LAUNCH"}},
+    {FAIL "cuStreamQuery@1=1", "sum", {"rank 0 cannot continue: CUDA:0 (", "failed with error 1"}},
 /* several devices of one process: a failure to connect leads to copies, a later one is an error,
  * after which copies are used too */
 #define MEANS "2 4 6 ; 2 4 6 ; 2 4 6 ; "
@@ -434,7 +437,12 @@ static const simulated_row rows[] = {
     {"FX_EAGER=1", "overlap", {OVERLAPS}},
     {"LATE_FAIL=cuStreamWaitEvent@2=1",
      "overlap",
-     {"rank 0 cannot continue: its GPU failed", "other bits"}},
+     {"FX_STATUS_DEVICE: collective: a mirror, rank 0 of 2: all_reduce (mean) of ",
+      " in a GPU's memory, operation ", "rank 0 cannot continue: CUDA:0 (",
+      "): cuStreamWaitEvent failed with error 1", "other bits"}},
+    {"LATE_FAIL=cuStreamWaitEvent@2=719!",
+     "overlap",
+     {" failed: cuStreamWaitEvent returned CUDA_ERROR_LAUNCH", "other bits"}},
     /* a step that cannot be begun runs at once */
     {"LATE_FAIL=cuEventRecord@1=1", "overlap", {"3 begun, the same bits; "}},
     {"LATE_FAIL=cuEventCreate@1=1", "overlap", {"3 begun, the same bits; "}},

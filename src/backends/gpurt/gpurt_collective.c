@@ -26,17 +26,28 @@ bool fxi_rt_takes(fx_device *device, const fx_step *step)
            c->takes(c, fxi_rt_backend, step);
 }
 
-/* If the query fails, the next call that waits for the device reports the error with its name. */
-static int pending(const fx_device_queue *queue)
+/* Returns 0 if error is 0; otherwise writes the reason and returns −1. */
+static int checked(fxi_rt_device *d, const char *call, int error, char *why, size_t size)
 {
-    const fxi_rt_device *d = fxi_rt_of(queue->data);
-    const int error = fxi_rt_select(d) ? -1 : fxi_rt.StreamQuery(queue->stream);
-    return error == 0 ? 0 : error == FXI_RT_NOT_READY ? 1 : -1;
+    if (error != 0)
+        (void)fxi_gpu_why(&d->gpu, call, error, why, size);
+    return error ? -1 : 0;
 }
 
-static int select_device(const fx_device_queue *queue)
+static int select_device(const fx_device_queue *queue, char *why, size_t size)
 {
-    return fxi_rt_select(fxi_rt_of(queue->data)) ? -1 : 0;
+    fxi_rt_device *d = fxi_rt_of(queue->data);
+    return checked(d, "selecting the device", fxi_rt_select(d), why, size);
+}
+
+static int pending(const fx_device_queue *queue, char *why, size_t size)
+{
+    if (select_device(queue, why, size))
+        return -1;
+    const int error = fxi_rt.StreamQuery(queue->stream);
+    return error == FXI_RT_NOT_READY
+               ? 1
+               : checked(fxi_rt_of(queue->data), fxi_rt_name.StreamQuery, error, why, size);
 }
 
 static fx_status read_memory(const fx_device_queue *queue, void *to, const void *from, size_t bytes)
@@ -67,19 +78,33 @@ static fx_status copy_memory(const fx_device_queue *queue, void *to, const void 
 
 /* ---- in the communicator's thread ------------------------------------------------------------ */
 
-static int enter(const fx_device_queue *queue)
+/* Makes the stream wait for the operand. */
+static int wait_for_mark(const fx_device_queue *queue, char *why, size_t size)
 {
-    if (fxi_gpu_enter()) /* the process ends */
+    fxi_rt_device *d = fxi_rt_of(queue->data);
+    if (fxi_gpu_lost(&d->gpu.health)) {
+        fxi_gpu_say_lost(&d->gpu, why, size);
         return -1;
-    const fxi_rt_device *d = fxi_rt_of(queue->data);
-    int error = fxi_gpu_lost(&d->gpu.health) ? -1 : fxi_rt_select(d);
-    if (!error) {
-        error = fxi_rt.StreamWait(queue->stream, queue->mark, 0);
-        fxi_rt.EventDestroy(queue->mark);
     }
-    if (error)
+    if (select_device(queue, why, size))
+        return -1;
+    const int error = fxi_rt.StreamWait(queue->stream, queue->mark, 0);
+    fxi_rt.EventDestroy(queue->mark);
+    return checked(d, fxi_rt_name.StreamWait, error, why, size);
+}
+
+static int enter(const fx_device_queue *queue, char *why, size_t size)
+{
+    const fxi_gpu_device *d = &fxi_rt_of(queue->data)->gpu;
+    const char *closed = fxi_gpu_enter();
+    if (closed) {
+        snprintf(why, size, "%s (%s) %s", d->label, d->name, closed);
+        return -1;
+    }
+    const int entered = wait_for_mark(queue, why, size);
+    if (entered != 0)
         fxi_gpu_leave();
-    return error ? -1 : 0;
+    return entered;
 }
 
 static void leave(const fx_device_queue *queue)
