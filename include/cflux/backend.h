@@ -668,8 +668,9 @@ typedef struct fx_device_queue {
                        size_t bytes);
     /* Allocates memory of the device, which is never freed; NULL if it is exhausted. */
     void *(*alloc)(const struct fx_device_queue *self, size_t bytes);
-    /* Queues a copy within the device's memory; on failure the error is recorded. */
-    fx_status (*copy)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes);
+    /* Queues a copy within the device's memory. */
+    fx_status (*copy)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes,
+                      char *why, size_t size);
     /* For begin_on only. For each operation that is begun, either `enter` is called in the thread
      * that runs it, or `forget`. `enter` selects the device for the thread, and makes later work
      * wait until the operand has been computed. −1: that failed. 0: a process that ends waits, for

@@ -187,20 +187,24 @@ FX_API int fx_error_print(FILE *out);
 FX_API fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
     FXI_PRINTF(3, 4);
 
-/* fx_error_set_hook sets a function that is called for every failure in any thread, in the thread
- * that failed, e.g. to set a breakpoint. It may call cflux, but must return: a thread whose
- * evaluation it leaves by longjmp or an exception can no longer evaluate. A language binding raises
- * its exception after the call that failed, from fx_error_take. NULL removes the function (default:
- * none). `user` is passed on to it. */
+/* fx_error_set_hook sets a function that is called for every failure, e.g. to set a breakpoint. It
+ * is called in the thread of the program whose call of cflux fails, or in a worker of a loader
+ * (data.h), and in several threads at the same time. Other threads of the library, which compute,
+ * compile or exchange gradients, never call it: if they fail, the thread that waits for them
+ * reports it. The function may call cflux, but must return: a thread whose evaluation it leaves by
+ * longjmp or an exception can no longer evaluate. A language binding raises its exception after the
+ * call that failed, from fx_error_take. NULL removes the function (default: none). `user` is passed
+ * on to it. */
 typedef void (*fx_error_fn)(const fx_error *error, void *user);
 FX_API void fx_error_set_hook(fx_error_fn hook, void *user);
 
 /* fx_message_set_hook sets the function that receives messages that are not errors (warnings,
  * "running on the CPU"). `level`: 0 info, 1 warning. Default: print "[ Info: text" or "[ Warning:
- * text" to stderr. NULL discards all messages. `user` is passed on to the function. It may call
- * cflux, but must return. Messages that it causes in its own thread are printed to stderr as by
- * default, because the function would otherwise call itself without end. If the message comes from
- * an evaluation, the function cannot evaluate arrays: FX_STATUS_STATE. */
+ * text" to stderr. NULL discards all messages. `user` is passed on to the function. It is called in
+ * the same threads as an error hook. It may call cflux, but must return. Messages that it causes in
+ * its own thread are printed to stderr as by default, because the function would otherwise call
+ * itself without end. If the message comes from an evaluation, the function cannot evaluate arrays:
+ * FX_STATUS_STATE. */
 typedef void (*fx_message_fn)(int level, const char *text, void *user);
 FX_API void fx_message_set_hook(fx_message_fn hook, void *user);
 

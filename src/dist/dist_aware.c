@@ -18,7 +18,6 @@
 #include "dist_group.h"
 
 #include "clock.h"
-#include "error.h"
 #include "memory.h"
 #include "pool.h"
 #include "preferences.h"
@@ -368,19 +367,6 @@ static fx_status run_call(fx_dist *d, const fxi_dist_move *m, const fxi_transpor
     return status;
 }
 
-/* The copy's error is recorded in this thread, which may be the group's own: it becomes the reason
- * of the operation. */
-static fx_status copy(const fx_device_queue *queue, void *to, const void *from, size_t bytes,
-                      char *why, size_t size)
-{
-    const fx_error earlier = fxi_error_begin();
-    const fx_status status = queue->copy(queue, to, from, bytes);
-    if (status != FX_OK)
-        snprintf(why, size, "%s", fx_error_take().message);
-    (void)fxi_error_end(&earlier);
-    return status;
-}
-
 /* Copies a part of the operand to the group's buffer, and the result from there. */
 static fx_status run_part(fx_dist *d, const fxi_dist_move *m, int64_t at, int64_t n, double end,
                           char *why, size_t size)
@@ -392,13 +378,14 @@ static fx_status run_part(fx_dist *d, const fxi_dist_move *m, int64_t at, int64_
     c.count = n;
     c.in = s->in;
     c.out = s->out;
-    fx_status status = copy(m->queue, s->in, (const char *)m->in + skip, bytes, why, size);
+    const fx_device_queue *q = m->queue;
+    fx_status status = q->copy(q, s->in, (const char *)m->in + skip, bytes, why, size);
     if (status == FX_OK)
-        status = fxi_dist_wait_for_own_work(m->queue, why, size);
+        status = fxi_dist_wait_for_own_work(q, why, size);
     if (status == FX_OK)
         status = run_call(d, m, &c, end, why, size);
     if (status == FX_OK)
-        status = copy(m->queue, (char *)m->out + skip, s->out, bytes, why, size);
+        status = q->copy(q, (char *)m->out + skip, s->out, bytes, why, size);
     return status;
 }
 

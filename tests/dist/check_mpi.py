@@ -266,6 +266,18 @@ def check_aware_full(name, launcher, options, build, folder, stub):
           [f"{rank} {line}" for rank in (0, 1) for line in ("full: ok", "sum: 3 2")], True)
 
 
+def check_aware_hook(name, launcher, options, build, folder, stub):
+    """A failure in the thread of the group, beside the backward pass, is reported in the program's thread."""
+    out = started(launcher, options, build, "gpu_aware_hook", (), 2, preferring(build, folder, CUDA_AWARE, stub)).communicate(timeout=60)[0]
+    reason = r"collective: .*all_reduce \(\w+\) of 360600 Float32 in a GPU's memory, operation \d+: CUDA:1 \(.*\): cuMemcpyDtoDAsync_v2 failed with error 1"
+    for line in (rf"1 hook: {reason}", rf"1 update: {reason}"):  # the launcher may end the other rank
+        if not re.search(rf"(?m)^{line}", out):
+            sys.exit(f"{name}, a failure in the group's thread: not printed: {line}\n{out}")
+    if "in another thread" in out:
+        sys.exit(f"{name}, a failure in the group's thread calls the error hook there\n{out}")
+    print(f"{name}: a failure in the group's thread is reported in the program's thread")
+
+
 def check_aware_late(name, launcher, options, build, folder, stub):
     """A rank that has given up an operation of MPI on a GPU's memory does not finalise MPI, whether its call has ended or not.
 
@@ -419,7 +431,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             check_shared_memory(name, launcher, options, build, folder)
             stub = stub_of_aware_mpi(name, folder)
-            for check_of_stub in (check_aware, check_aware_stops, check_aware_late, check_aware_full, check_gpu_overlap) if stub else ():
+            for check_of_stub in (check_aware, check_aware_stops, check_aware_late, check_aware_full, check_aware_hook, check_gpu_overlap) if stub else ():
                 check_of_stub(name, launcher, options, build, folder, stub)
             check_own_mpi(name, launcher, options, build, folder)
             check_joined_once(name, launcher, options, build, folder)

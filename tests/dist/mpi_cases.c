@@ -7,6 +7,7 @@
 #include <cflux.h>
 #include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,8 @@ static int no_member(void)
     return 0;
 }
 
+static void (*after_first_update)(void);
+
 /* Three updates, on a device, of a model whose gradients fill three buckets; the parameters, to be
  * freed. */
 static float *large(fx_rule *rule, fx_device *device, int64_t *out_n)
@@ -129,6 +132,8 @@ static float *large(fx_rule *rule, fx_device *device, int64_t *out_n)
         if (fx_update(opt, model, fx_gradient(fx_mean(fx_square(fx_call(model, x))), model)) !=
             FX_OK)
             say_error("update");
+        if (k == 0 && after_first_update)
+            after_first_update();
     }
     fx_array *p = fx_destructure(model);
     *out_n = fx_length(p);
@@ -615,6 +620,41 @@ static void gpu_aware_late(fx_dist *d)
     sleep(rank == 0 ? 3 : 2); /* rank 1 ends first */
 }
 
+static pthread_t first_thread;
+
+static void say_thread(const fx_error *e, void *user)
+{
+    (void)user;
+    say(pthread_equal(pthread_self(), first_thread) ? "hook" : "hook in another thread",
+        e->message);
+}
+
+/* From now on, the first copy within a GPU's memory fails on rank 1. */
+static void fail_copy(void)
+{
+    void (*script)(const char *text) = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = driver ? dlsym(driver, "sim_set_script") : NULL;
+    memcpy(&script, &symbol, sizeof script);
+    if (!script)
+        say("driver", "no sim_set_script");
+    else if (rank == 1)
+        script("cuMemcpyDtoDAsync_v2@1=1");
+}
+
+/* The thread of the group cannot copy a bucket on rank 1. The program's thread reports it. */
+static void gpu_aware_hook(fx_dist *d)
+{
+    int64_t n;
+    fx_use("CUDA");
+    fx_device *gpu = fx_device_get("CUDA", fx_dist_local_rank(d));
+    say_values("sum", fx_dist_allreduce(d, fx_to(gpu, fx_vector(rank + 1, 1)), FX_REDUCE_SUM));
+    first_thread = pthread_self();
+    fx_error_set_hook(say_thread, NULL);
+    after_first_update = fail_copy;
+    free(large(fx_dist_optimiser(d, fx_adam()), gpu, &n));
+}
+
 /* The library that FX_DIST_BACKEND names has been joined by main. */
 static void auto_sums(fx_dist *d)
 {
@@ -692,6 +732,7 @@ static const struct {
              {"gpu_aware_stops", gpu_aware_stops},
              {"gpu_aware_late", gpu_aware_late},
              {"gpu_aware_full", gpu_aware_full},
+             {"gpu_aware_hook", gpu_aware_hook},
              {"auto_sums", auto_sums},
              {"gpu_wire", gpu_wire}};
 

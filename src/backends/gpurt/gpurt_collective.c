@@ -66,14 +66,14 @@ static void *alloc(const fx_device_queue *queue, size_t bytes)
     return fxi_rt_alloc((fx_device *)(uintptr_t)queue->data, bytes);
 }
 
-static fx_status copy_memory(const fx_device_queue *queue, void *to, const void *from, size_t bytes)
+static fx_status copy_memory(const fx_device_queue *queue, void *to, const void *from, size_t bytes,
+                             char *why, size_t size)
 {
     fxi_rt_device *d = fxi_rt_of(queue->data);
-    const fx_status status =
-        fxi_gpu_check(&d->gpu, "copy", "selecting the device", fxi_rt_select(d));
-    return status ? status
-                  : FXI_RT_TRY(d, "copy", CopyAsync,
-                               (to, (void *)(uintptr_t)from, bytes, queue->stream));
+    if (select_device(queue, why, size))
+        return FX_STATUS_DEVICE;
+    const int error = fxi_rt.CopyAsync(to, (void *)(uintptr_t)from, bytes, queue->stream);
+    return error ? fxi_gpu_why(&d->gpu, fxi_rt_name.CopyAsync, error, why, size) : FX_OK;
 }
 
 /* ---- in the communicator's thread ------------------------------------------------------------ */
