@@ -257,23 +257,33 @@ static fx_status operate(fx_dist *d, const fxi_dist_move *m, const char *what, c
     return status;
 }
 
-fx_status fxi_dist_operation(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+static fx_status run_alone(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
 {
     char reason[FXI_DIST_WHY] = "", what[120];
+    fxi_dist_describe(m->what, what, sizeof what);
+    d->number++;
+    note_progress(d, what);
+    const fx_status status = operate(d, m, what, reason, sizeof reason);
+    d->told = status != FX_OK;
+    snprintf(why, size, "%s, operation %lld: %s", what, (long long)d->number,
+             *reason ? reason : fx_status_name(status));
+    if (d->broken)
+        snprintf(d->why, sizeof d->why, "%s", *reason ? reason : fx_status_name(status));
+    return status;
+}
+
+fx_status fxi_dist_operation(fx_dist *d, const fxi_dist_move *m, char *why, size_t size)
+{
     fxi_mutex_lock(&d->lock);
     fx_status status = FX_STATUS_IO;
     if (d->broken) {
         snprintf(why, size, "an earlier operation failed: %s", d->why);
+    } else if (fxi_dist_enter(d)) {
+        status = run_alone(d, m, why, size);
+        fxi_dist_done(d);
     } else {
-        fxi_dist_describe(m->what, what, sizeof what);
-        d->number++;
-        note_progress(d, what);
-        status = operate(d, m, what, reason, sizeof reason);
-        d->told = status != FX_OK;
-        snprintf(why, size, "%s, operation %lld: %s", what, (long long)d->number,
-                 *reason ? reason : fx_status_name(status));
-        if (d->broken)
-            snprintf(d->why, sizeof d->why, "%s", *reason ? reason : fx_status_name(status));
+        snprintf(why, size, "the process is ending");
+        status = FX_STATUS_STATE;
     }
     fxi_mutex_unlock(&d->lock);
     return status;
@@ -323,8 +333,10 @@ void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *
     char why[FXI_DIST_WHY] = "";
     fxi_mutex_lock(&d->lock);
     /* After an operation that failed on all members, the others do not wait for this member. */
-    if (!d->broken && !d->told)
+    if (!d->broken && !d->told && fxi_dist_enter(d)) {
         fxi_dist_share(d, status, reason, why, sizeof why);
+        fxi_dist_done(d);
+    }
     if (d->broken && !*d->why)
         snprintf(d->why, sizeof d->why, "%s", why);
     d->told = false;

@@ -28,6 +28,7 @@ typedef struct fxi_dist_queue {
     fxi_cond changed;
     struct fxi_dist_ticket *head, *tail; /* operations that wait */
     bool running;                        /* the thread runs one; atomic */
+    int unfinished;                      /* operations that wait or run; atomic */
     bool ends;
     fx_status failed; /* status of a failed operation until the plan finishes it; FX_OK: none */
     char why[FXI_DIST_WHY];
@@ -43,6 +44,8 @@ struct fx_dist {
                          connection failed */
     bool fixed_order; /* the option of fx_dist_init */
     bool narrow;      /* its option .wire is BFloat16 */
+    bool busy;        /* atomic: an operation runs */
+    int leaving;      /* atomic: whether the process ends (dist_leave.c) */
     fxi_mutex lock;   /* protects the fields below: one operation runs at a time */
     int64_t number;   /* operations so far, in messages and in `progress` */
     int64_t calls;    /* of the transport so far: an operation has two or more */
@@ -141,6 +144,19 @@ fx_status fxi_dist_operation_finish(const fx_communicator *self, void *begun, ch
 fx_status fxi_dist_run(const fx_communicator *self, const fx_step *step, const void *in, void *out,
                        char *why, size_t size);
 void fxi_dist_refuse(const fx_communicator *self, fx_status status, const char *reason);
+
+/* ---- the end of the process (dist_leave.c) --------------------------------------------------- */
+
+/* Leaves the group before exit handlers that were registered earlier run. False: no memory. */
+bool fxi_dist_leave_at_exit(fx_dist *d);
+/* Waits until the operation that runs has ended and queued ones are refused; later ones fail. */
+void fxi_dist_leave(fx_dist *d);
+/* Must queued operations be refused? */
+bool fxi_dist_refuses(const fx_dist *d);
+/* Called before an operation, with d->lock held; false: the process has left the group. Otherwise
+ * fxi_dist_done is called after it. */
+bool fxi_dist_enter(fx_dist *d);
+void fxi_dist_done(fx_dist *d);
 
 /* ---- what the members tell each other (dist_agree.c) ----------------------------------------- */
 

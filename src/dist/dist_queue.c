@@ -9,7 +9,7 @@
  * All members must run the same operations. If one fails, it fails on all members, but some may
  * have begun more of the plan's operations than others. Therefore those begun after it fail with
  * the same message, without being run, until the plan finishes the operation that failed and learns
- * of the failure.
+ * of the failure. A process that ends refuses the operations that wait (dist_leave.c).
  */
 #include "dist_group.h"
 
@@ -43,18 +43,25 @@ static void drop(const fxi_dist_queue *q, ticket *t)
     t->ended = true;
 }
 
+static void count_unfinished(fxi_dist_queue *q, int more)
+{
+    __atomic_add_fetch(&q->unfinished, more, __ATOMIC_SEQ_CST);
+}
+
 /* Notes that t has run, with the lock held. */
 static void ended(fxi_dist_queue *q, ticket *t)
 {
+    int n = 1;
     t->ended = true;
     __atomic_store_n(&q->running, false, __ATOMIC_RELAXED);
     if (t->status != FX_OK) {
         t->failed_first = true;
         q->failed = t->status;
         snprintf(q->why, sizeof q->why, "%s", t->why);
-        for (; q->head; q->head = q->head->next)
+        for (; q->head; q->head = q->head->next, n++)
             drop(q, q->head);
     }
+    count_unfinished(q, -n);
     fxi_cond_wake_all(&q->changed);
 }
 
@@ -99,6 +106,14 @@ static void run_in_host_memory(const fx_dist *d, ticket *t)
     t->status = fxi_dist_run_now(&d->communicator, t->step, t->in, t->out, t->why, sizeof t->why);
 }
 
+/* The process ends before the plan has read the result. */
+static void refuse_at_exit(const fx_dist *d, ticket *t)
+{
+    if (t->on_device)
+        t->queue.forget(&t->queue);
+    refuse(d, t, FX_STATUS_STATE, "its program ended during an evaluation");
+}
+
 static void *run_operations(void *group)
 {
     fx_dist *d = group;
@@ -113,7 +128,9 @@ static void *run_operations(void *group)
         q->head = t->next;
         __atomic_store_n(&q->running, true, __ATOMIC_RELAXED);
         fxi_mutex_unlock(&q->lock);
-        if (t->on_device)
+        if (fxi_dist_refuses(d))
+            refuse_at_exit(d, t);
+        else if (t->on_device)
             run_on_device(d, t);
         else
             run_in_host_memory(d, t);
@@ -143,10 +160,11 @@ static void *begin(fx_dist *d, const ticket *what)
         return NULL;
     *t = *what;
     fxi_mutex_lock(&q->lock);
-    const bool ok = started(d);
+    const bool ok = !fxi_dist_refuses(d) && started(d);
     if (ok && q->failed != FX_OK) {
         drop(q, t);
     } else if (ok) {
+        count_unfinished(q, 1);
         *(q->head ? &q->tail->next : &q->head) = t;
         q->tail = t;
         fxi_cond_wake_all(&q->changed);

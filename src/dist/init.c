@@ -169,6 +169,10 @@ static fx_status join(const fx_dist_init_args *a)
     fxi_dist_begin(&the_group, j.transport, &j.group, a->time_limit);
     the_group.fixed_order = a->fixed_order;
     the_group.narrow = a->wire == FX_DTYPE_BF16;
+    if (!fxi_dist_leave_at_exit(&the_group)) {
+        failed = (failure){FX_STATUS_MEMORY, "out of memory"};
+        return fail(&failed);
+    }
     const char *progress = fxi_trusted_variable("FX_DIST_PROGRESS");
     the_group.progress = progress && *progress ? fxi_os_open_stream(progress, "w") : NULL;
     fxi_launcher_joined();

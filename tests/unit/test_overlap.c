@@ -43,7 +43,25 @@ static fx_status breaks(const fx_custom_op *op, int n, const fx_custom_operand *
     return FX_STATUS_STATE;
 }
 
+/* In the second gate of its backward pass, when the group's thread runs an operation, this member's
+ * process ends. */
+static _Thread_local fx_dist *leaving;
+static _Thread_local int passed;
+
+static fx_status leaves(const fx_custom_op *op, int n, const fx_custom_operand *in,
+                        const fx_custom_operand *out)
+{
+    (void)op, (void)n;
+    if (++passed < 2)
+        return gate_copies(in, out);
+    while (!__atomic_load_n(&leaving->queue.running, __ATOMIC_RELAXED))
+        nanosleep(&(const struct timespec){.tv_nsec = 1000000}, NULL);
+    fxi_dist_leave(leaving);
+    return gate_copies(in, out);
+}
+
 GATE(open_gate, gate_passes);
+GATE(left, leaves);
 GATE(waiting, waits);
 GATE(slow, computes);
 GATE(broken, breaks);
@@ -240,6 +258,39 @@ static void a_member_that_fails_between_two_buckets_is_named(void **state)
     }
 }
 
+/* Rank 1 ends when two buckets have begun. The others come later, so it has not exchanged them. It
+ * takes part in the first one, and refuses the second one. */
+static void *one_leaves(void *argument)
+{
+    FX_SCOPE;
+    member *m = argument;
+    const bool is_one = fx_dist_rank(&m->d) == 1;
+    void *model = layers_of(3);
+    void *opt = fx_setup(fx_dist_optimiser(&m->d, fx_descent(0.5)), model);
+    leaving = &m->d;
+    if (!is_one)
+        nanosleep(&(const struct timespec){.tv_nsec = 500000000}, NULL);
+    m->got[0] = step(opt, model, 3, is_one ? &left : &open_gate);
+    take_error(m);
+    if (is_one)
+        m->got[1] = fx_dist_barrier(&m->d);
+    return NULL;
+}
+
+static void a_member_that_ends_between_two_buckets_is_named(void **state)
+{
+    (void)state;
+    run_members(one_leaves);
+    for (int k = 0; k < MEMBERS; k++) {
+        assert_true(members[k].got[0] == FX_STATUS_STATE);
+        const char *want = "rank 1 cannot continue: its program ended during an evaluation";
+        if (!strstr(members[k].message, want))
+            fail_msg("rank %d: %s\ninstead of %s", k, members[k].message, want);
+    }
+    assert_true(members[1].got[1] == FX_STATUS_STATE);
+    assert_int_equal(meeting.large, 1);
+}
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 /* A link over which a bucket takes as long as the backward pass of a layer. */
@@ -303,6 +354,7 @@ int main(void)
         cmocka_unit_test(many_exchanges_are_begun),
         cmocka_unit_test(a_failure_beside_the_backward_pass_is_told),
         cmocka_unit_test(a_member_that_fails_between_two_buckets_is_named),
+        cmocka_unit_test(a_member_that_ends_between_two_buckets_is_named),
         cmocka_unit_test(most_of_the_exchange_is_hidden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

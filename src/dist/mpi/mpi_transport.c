@@ -37,7 +37,8 @@ static struct {
     bool ours;    /* the plugin initialised MPI, not the program */
     bool broken;  /* atomic: an operation failed; MPI_Finalize would wait for the other ranks, so it
                      is not called */
-    bool blocked; /* atomic: a thread may be in MPI, in an operation on memory of devices */
+    bool blocked; /* atomic: a thread may be in MPI, in an operation */
+    bool leaves;  /* atomic: the process ends */
     const fxi_transport_host *host;
     long process;  /* process that joined; a forked child must not call MPI_Finalize */
     int64_t *sent; /* by rank: the number in the notice to it */
@@ -444,13 +445,29 @@ static bool shares(const fxi_transport_group *group, const fxi_transport_call *c
     return fxi_window_takes(&mpi.window, c);
 }
 
-static fx_status run(const fxi_transport_group *group, const fxi_transport_call *c, char *why,
-                     size_t size)
+/* Before and after an operation. The process may end in another thread meanwhile (`leave`). One of
+ * the two threads sees what the other has written first: either this one sees `leaves` and does not
+ * enter MPI, or `leave` sees `blocked`. */
+static bool enter(char *why, size_t size)
 {
-    (void)group;
+    __atomic_store_n(&mpi.blocked, true, __ATOMIC_SEQ_CST);
+    const bool leaves = __atomic_load_n(&mpi.leaves, __ATOMIC_SEQ_CST);
+    if (!leaves && may_call(why, size))
+        return true;
+    if (leaves)
+        snprintf(why, size, "the process is ending");
+    __atomic_store_n(&mpi.blocked, false, __ATOMIC_RELEASE);
+    return false;
+}
+
+static void done(void)
+{
+    __atomic_store_n(&mpi.blocked, false, __ATOMIC_RELEASE);
+}
+
+static fx_status run_on_host(const fxi_transport_call *c, char *why, size_t size)
+{
     int width = 1;
-    if (!may_call(why, size))
-        return FX_STATUS_STATE;
     MPI_Type_size(type_of(c->dtype), &width);
     if (c->kind >= FXI_COLLECTIVE_GATHER && c->count > CHUNK) {
         snprintf(why, size, "cannot gather or exchange more than %d elements", (int)CHUNK);
@@ -462,6 +479,17 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
                                                     : run_parts(c, width, why, size);
     if (status != FX_OK)
         set_broken();
+    return status;
+}
+
+static fx_status run(const fxi_transport_group *group, const fxi_transport_call *c, char *why,
+                     size_t size)
+{
+    (void)group;
+    if (!enter(why, size))
+        return FX_STATUS_STATE;
+    const fx_status status = run_on_host(c, why, size);
+    done();
     return status;
 }
 
@@ -516,8 +544,6 @@ static int on_devices(const fxi_transport_call *c, const void *in, void *out, in
 static fx_status run_parts_on_devices(const fxi_transport_call *c, char *why, size_t size)
 {
     int width = 1, code = MPI_SUCCESS;
-    if (!may_call(why, size))
-        return FX_STATUS_STATE;
     MPI_Type_size(type_of(c->dtype), &width);
     for (int64_t at = 0; at < c->count && code == MPI_SUCCESS; at += CHUNK) {
         const int64_t n = c->count - at < CHUNK ? c->count - at : CHUNK, skip = at * width;
@@ -530,19 +556,19 @@ static fx_status run_parts_on_devices(const fxi_transport_call *c, char *why, si
     return FX_STATUS_IO;
 }
 
-/* May run in another thread than `leave`. One of them sees what the other has written first: either
- * `leave` sees `blocked`, or this function sees that the caller gave up, and does not enter MPI. */
+/* If the caller has given up before this thread begins, it does not enter MPI. */
 static fx_status run_on_devices(const fxi_transport_group *group, const fxi_transport_call *c,
                                 char *why, size_t size)
 {
     fx_status status = FX_STATUS_IO;
     (void)group;
-    __atomic_store_n(&mpi.blocked, true, __ATOMIC_SEQ_CST);
+    if (!enter(why, size))
+        return FX_STATUS_STATE;
     if (is_broken())
         snprintf(why, size, "an earlier operation failed");
     else
         status = run_parts_on_devices(c, why, size);
-    __atomic_store_n(&mpi.blocked, false, __ATOMIC_RELEASE);
+    done();
     return status;
 }
 
@@ -561,7 +587,7 @@ static fx_status measure(const fxi_transport_group *group, const fxi_transport_c
               previous = (mpi.rank + mpi.size - 1) % mpi.size;
     const MPI_Datatype type = type_of(c->dtype);
     (void)group;
-    if (!may_call(why, size))
+    if (!enter(why, size))
         return FX_STATUS_STATE;
     int code = MPI_Barrier(mpi.comm);
     const double begin = MPI_Wtime();
@@ -570,11 +596,12 @@ static fx_status measure(const fxi_transport_group *group, const fxi_transport_c
                                    mpi.comm, MPI_STATUS_IGNORE)
                     : MPI_Allreduce(c->in, c->out, n, type, op_of(c->fold, c->dtype), mpi.comm);
     *out_seconds = (MPI_Wtime() - begin) / (double)runs;
-    if (code == MPI_SUCCESS)
-        return FX_OK;
-    set_broken();
-    fail(why, size, "MPI", code);
-    return FX_STATUS_IO;
+    if (code != MPI_SUCCESS) {
+        set_broken();
+        fail(why, size, "MPI", code);
+    }
+    done();
+    return code == MPI_SUCCESS ? FX_OK : FX_STATUS_IO;
 }
 
 /* ---- joining and leaving --------------------------------------------------------------------- */
@@ -602,14 +629,14 @@ static bool all_leave(void)
  * processes, which may still compute or save for a long time; so a rank waits for all others
  * without a time limit. A rank that failed does not call MPI_Finalize, which would wait forever; it
  * notifies the ranks that wait here. Notices have a communicator of their own, which failed
- * operations cannot disturb. If a thread is still in MPI after a time limit, no other thread may
- * call MPI; the launcher then ends the other ranks. */
+ * operations cannot disturb. The library has waited for operations of other threads before
+ * (dist_leave.c). If a thread is still in MPI, no other thread may call MPI; the launcher then ends
+ * the other ranks. */
 static void leave(void)
 {
-    int finalized = 1;
-    if (__atomic_load_n(&mpi.blocked, __ATOMIC_SEQ_CST))
-        return;
-    if (mpi.host->process() != mpi.process || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized)
+    char why[200];
+    __atomic_store_n(&mpi.leaves, true, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&mpi.blocked, __ATOMIC_SEQ_CST) || !may_call(why, sizeof why))
         return;
     if (is_broken()) {
         tell_all(ends);

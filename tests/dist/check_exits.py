@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""A rank ends by exit, or returns from main, while its gradients are exchanged (exit_cases.c).
+
+Under each MPI that is installed, the moments are drawn at random. Every run must end within seconds and without a
+signal, leave no process behind, and have one thread at a time in MPI (one_thread_mpi.c). If the rank ends while an
+exchange is queued, the other rank must get the reason at once. Otherwise it names the missing rank at its time limit.
+Some runs exchange gradients of simulated GPUs by NCCL. Without an MPI and its plugin, the check prints a message and passes.
+Usage: check_exits.py build-folder [runs of each case]
+"""
+import concurrent.futures
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import mpis
+from mpis import ENVIRONMENT
+
+CASES = ("in_pass", "beside", "returns")
+SECONDS = 60  # a run takes a few, of which 3 or 10 are the time limit; the kernels of simulated GPUs may have to be compiled
+LATE = 300000  # microseconds after which rank 1 has ended and the other rank has not begun the update
+TOLD = "rank 1 cannot continue: its program ended during an evaluation"
+CLOSED = r"rank 1 cannot continue: (\w+: )?CUDA:1 \(.*\) is closed: the process is ending"  # if the driver's handler runs first
+SILENT = "no answer from rank 1 within "
+WRONG = ("two threads in MPI", "signal", "egmentation", "Aborted", "ssertion", "corrupt", "invalid pointer")
+
+
+def processes_with(word):
+    """The processes that have a word in their command line."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as f:
+                if name.isdigit() and word.encode() in f.read():
+                    found.append(name)
+        except OSError:
+            pass
+    return found
+
+
+def run(command, environment):
+    """Returns the output, and None instead if the processes do not end."""
+    process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+    try:
+        return process.communicate(timeout=SECONDS)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return None
+
+
+def wrong_in(out, case, late, gpu):
+    """Returns what is wrong in the output of a run, or None."""
+    if out is None:
+        return f"it runs for more than {SECONDS} s"
+    for text in WRONG:
+        if text in out:
+            return f"it prints '{text}'"
+    said = re.search(r"(?m)^0 update: (.*)$", out)
+    told = said and (TOLD in said[1] or (gpu and re.search(CLOSED, said[1])))
+    if case == "in_pass" and late == LATE:
+        return None if told else "rank 0 does not get the reason"
+    return None if told or not said or SILENT in said[1] else "rank 0 has another error"
+
+
+def check(build, name, launcher, stub, case, late, gpu, k):
+    """One run. Returns what is wrong, or None."""
+    word = f"exits-{os.getpid()}-{name}-{k}"
+    more = {"EXIT_GPU": "1", "LD_LIBRARY_PATH": os.path.join(build, "tests", "sim"), "SIM_DEVICES": "2", "FX_CACHE": "off",
+            "SIM_CACHE": os.environ.get("SIM_CACHE", "")} if gpu else {}
+    preload = ("env", f"LD_PRELOAD={stub}") if stub else ()
+    began = time.monotonic()
+    out = run([*launcher, "-n", "2", *preload, os.path.join(build, "tests", "exit_cases"), case, str(late), word],
+              dict(ENVIRONMENT, FX_PLUGIN_PATH=build, **more))
+    wrong = wrong_in(out, case, late, gpu)
+    for _ in range(50):
+        left = processes_with(word)
+        if not left:
+            break
+        time.sleep(0.1)
+    if left and not wrong:
+        wrong = f"processes remain: {left}"
+    return wrong and f"{name}, {case} {late}{', GPUs' if gpu else ''}, {time.monotonic() - began:.1f} s: {wrong}\n{out}"
+
+
+def stub_of(name, folder):
+    compiler, stub = shutil.which(f"mpicc.{name}"), os.path.join(folder, f"one_thread_{name}.so")
+    if not compiler:
+        print(f"{name}: no mpicc.{name}: the threads in MPI are not counted")
+        return None
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "one_thread_mpi.c")
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", stub], check=True)
+    return stub
+
+
+def main():
+    build, each = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 4
+    seed = int(os.environ.get("CFLUX_SEED", "0"))
+    draw = random.Random(seed)
+    print(f"CFLUX_SEED={seed}")
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        runs, failures = [], 0
+        for name, launcher in mpis.installed(build):
+            stub = stub_of(name, folder)
+            for case in CASES:
+                for k in range(each):
+                    late = LATE if k % 2 == 0 and case == "in_pass" else draw.choice((0, draw.randrange(100000)))
+                    # Every third run of the program alone: the counting of threads makes MPI slower.
+                    runs.append(pool.submit(check, build, name, launcher, stub if k % 3 else None, case, late, k % 4 == 3, len(runs)))
+        for r in runs:
+            if r.result():
+                failures += 1
+                print(r.result(), flush=True)
+    print(f"{len(runs)} runs, {failures} failures")
+    sys.exit(failures > 0)
+
+
+main()
