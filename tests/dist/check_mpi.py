@@ -35,7 +35,7 @@ CASES = {
     # The launcher may end the others as soon as one rank has printed this.
     "stops_in_sum": ([" sum: collective: ", "all_reduce (sum) of 1048576 Float32, operation ", "no answer from rank 1 within 3 s"], False),
     "stops_in_broadcast": ([" broadcast: collective: "], False),
-    "one_ends": (["no answer from rank 1 within 3 s"], False),
+    "one_ends": (["the program has ended without this operation on rank 1"], False),
     "fork_one": (["is a child (fork) of the one that joined", "0 after: ok", "1 after: ok"], True),
     "folds_of_nan": (["0 fold: NaN", "1 fold: NaN"], True),
     "unused": UNUSED,
@@ -297,6 +297,29 @@ def check_aware_late(name, launcher, options, build, folder, stub):
     print(f"{name}: an operation on a GPU's memory that is late fails, and its process ends without MPI_Finalize")
 
 
+def check_ends_after(name, launcher, options, build, folder):
+    """A rank that has called an operation may end while another rank still waits in it for a third one, here for two thirds of the limit."""
+    compiler, stub = shutil.which(f"mpicc.{name}"), os.path.join(folder, "late.so")
+    if not compiler:
+        print(f"{name}: no mpicc.{name}: a rank that ends after an operation is not tested")
+        return
+    with open(os.path.join(folder, "late.c"), "w", encoding="utf-8") as f:
+        f.write("""#include <mpi.h>
+#include <unistd.h>
+int MPI_Ireduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request)
+{
+    int rank;
+    PMPI_Comm_rank(comm, &rank);
+    if (rank == 2 && type == MPI_FLOAT)
+        sleep(2);
+    return PMPI_Ireduce(in, out, n, type, op, root, comm, request);
+}
+""")
+    subprocess.run([compiler, "-shared", "-fPIC", os.path.join(folder, "late.c"), "-o", stub], check=True)
+    run = started(launcher, options, build, "one_ends_after", ("env", f"LD_PRELOAD={stub}"), 3, {"FX_DIST_SHARED_MEMORY": "off"})
+    check(f"{name}, one_ends_after", run, ["0 sum: \n", "2 sum: \n"], True)
+
+
 def check_joined_once(name, launcher, options, build, folder):
     """After a failure to join or to agree, fx_dist_init returns the same error again, and does not join a second time."""
     compiler, stub = shutil.which(f"mpicc.{name}"), os.path.join(folder, "joins.so")
@@ -434,6 +457,7 @@ def main():
             for check_of_stub in (check_aware, check_aware_stops, check_aware_late, check_aware_full, check_aware_hook, check_gpu_overlap) if stub else ():
                 check_of_stub(name, launcher, options, build, folder, stub)
             check_own_mpi(name, launcher, options, build, folder)
+            check_ends_after(name, launcher, options, build, folder)
             check_joined_once(name, launcher, options, build, folder)
             if shutil.which(f"mpirun.{other}"):
                 check_other_joined_once(name, launcher, options, build, folder, other)

@@ -53,6 +53,15 @@ static void one_ends(fx_dist *d)
     say_error("barrier");
 }
 
+/* Only rank 0 waits for all operands. Rank 1 ends when it has sent its own. */
+static void one_ends_after(fx_dist *d)
+{
+    fx_array *sum = fx_dist_reduce(d, fx_vector(rank + 1), FX_REDUCE_SUM, 0);
+    fx_eval(sum);
+    if (rank != 1)
+        say(fx_item(sum) == (rank == 0 ? 6 : 0) ? "sum" : "wrong sum", fx_error_take().message);
+}
+
 static void fork_one(fx_dist *d)
 {
     fx_dist_barrier(d);
@@ -706,6 +715,7 @@ static const struct {
              {"fails_to_compare", fails_to_compare},
              {"local_rank", local_rank},
              {"one_ends", one_ends},
+             {"one_ends_after", one_ends_after},
              {"fork_one", fork_one},
              {"folds_of_nan", folds_of_nan},
              {"finalise_first", finalise_first},

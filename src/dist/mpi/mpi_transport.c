@@ -15,6 +15,9 @@
  * passed the data on, some ranks wait for it in this operation and others in the next one. So a
  * notice about a later operation counts too. A notice about an earlier operation counts only if it
  * arrives in the second half of the wait: before that it may be about a wait that has ended.
+ *
+ * A rank whose process ends waits for the others. If it gets a notice about an operation that it
+ * has not called, it answers that it has ended, and the rank that waits fails at once.
  */
 #include "mpi_window.h"
 
@@ -25,8 +28,9 @@
 enum { NOTICE = 20, NONE = 21 };    /* tags: of notices, and one that no message has */
 enum { CHUNK = FXI_EXCHANGE_MOST }; /* most elements of a call of MPI, whose count is an int */
 enum { LEAST_SHARE = 1 << 10, WORK = 8 << 20 };
-enum { SILENT, WAITS, FAILED };
-static const int64_t ends = INT64_MAX; /* in a notice: the rank failed, and its process ends */
+enum { SILENT, WAITS, FAILED, GONE };
+/* In notices: the rank failed, and its process ends; the process ends without the operation. */
+static const int64_t ends = INT64_MAX, gone = INT64_MAX - 1;
 
 static struct {
     MPI_Comm comm, notices; /* made by the plugin, for operations and for notices */
@@ -40,10 +44,11 @@ static struct {
     bool blocked; /* atomic: a thread may be in MPI, in an operation */
     bool leaves;  /* atomic: the process ends */
     const fxi_transport_host *host;
-    long process;  /* process that joined; a forked child must not call MPI_Finalize */
-    int64_t *sent; /* by rank: the number in the notice to it */
+    int64_t number; /* of the latest operation that this rank has called */
+    long process;   /* process that joined; a forked child must not call MPI_Finalize */
+    int64_t *sent;  /* by rank: the number in the notice to it */
     MPI_Request *sending;
-    char *heard; /* by rank: SILENT, WAITS or FAILED, by the notices during this wait */
+    char *heard; /* by rank: SILENT, WAITS, FAILED or GONE, by the notices during this wait */
     int *counts, *starts, *received, *positions; /* of `reduce_shares`, by rank: number and position
                                                  of the elements sent, then of those received */
     char *work;                                  /* WORK bytes: the operands of this rank's share,
@@ -71,22 +76,27 @@ static const char *fail(char *why, size_t size, const char *what, int code)
 
 /* ---- notices --------------------------------------------------------------------------------- */
 
-static void tell_all(int64_t number)
+/* Sends nothing while an earlier notice to the rank is still being sent. */
+static void tell(int r, int64_t number)
 {
-    for (int r = 0; r < mpi.size; r++) {
-        int gone = 1;
-        if (r == mpi.rank)
-            continue;
-        if (mpi.sending[r] != MPI_REQUEST_NULL)
-            MPI_Test(&mpi.sending[r], &gone, MPI_STATUS_IGNORE);
-        if (!gone)
-            continue;
-        mpi.sent[r] = number;
-        MPI_Isend(&mpi.sent[r], 1, MPI_INT64_T, r, NOTICE, mpi.notices, &mpi.sending[r]);
-    }
+    int sent = 1;
+    if (mpi.sending[r] != MPI_REQUEST_NULL)
+        MPI_Test(&mpi.sending[r], &sent, MPI_STATUS_IGNORE);
+    if (!sent)
+        return;
+    mpi.sent[r] = number;
+    MPI_Isend(&mpi.sent[r], 1, MPI_INT64_T, r, NOTICE, mpi.notices, &mpi.sending[r]);
 }
 
-/* Receives all notices that have arrived and ignores those about operations before `first`. */
+static void tell_all(int64_t number)
+{
+    for (int r = 0; r < mpi.size; r++)
+        if (r != mpi.rank)
+            tell(r, number);
+}
+
+/* Receives all notices that have arrived and ignores those about operations before `first`. If that
+ * is `ends`, this process ends, and answers those that wait for it. */
 static void hear_all(int64_t first)
 {
     for (;;) {
@@ -97,7 +107,9 @@ static void hear_all(int64_t first)
             return;
         MPI_Recv(&its, 1, MPI_INT64_T, from.MPI_SOURCE, NOTICE, mpi.notices, MPI_STATUS_IGNORE);
         if (its >= first)
-            mpi.heard[from.MPI_SOURCE] = its == ends ? FAILED : WAITS;
+            mpi.heard[from.MPI_SOURCE] = its == ends ? FAILED : its == gone ? GONE : WAITS;
+        else if (first == ends && its > mpi.number && its != gone)
+            tell(from.MPI_SOURCE, gone);
     }
 }
 
@@ -123,7 +135,10 @@ static int list_ranks(int state, const char *before, char *out, size_t size)
  * program's locale does. */
 static void name_missing(const fxi_transport_call *c, char *why, size_t size)
 {
-    int n = list_ranks(SILENT, "no answer from rank ", why, size);
+    int n = list_ranks(GONE, "the program has ended without this operation on rank ", why, size);
+    if (n > 0)
+        return;
+    n = list_ranks(SILENT, "no answer from rank ", why, size);
     if (n == 0 && list_ranks(FAILED, "an operation failed on rank ", why, size) > 0)
         return;
     if (n == 0)
@@ -198,8 +213,9 @@ static fx_status wait_until(is_over *test, void *what, const fxi_transport_call 
             }
             tell_all(c->number);
         }
-        if (waited > c->limit) {
+        if (told > 0)
             hear_all(0);
+        if (waited > c->limit || (told > 0 && memchr(mpi.heard, GONE, (size_t)mpi.size))) {
             name_missing(c, why, size);
             return FX_STATUS_IO;
         }
@@ -488,6 +504,7 @@ static fx_status run(const fxi_transport_group *group, const fxi_transport_call 
     (void)group;
     if (!enter(why, size))
         return FX_STATUS_STATE;
+    mpi.number = c->number;
     const fx_status status = run_on_host(c, why, size);
     done();
     return status;
@@ -564,6 +581,7 @@ static fx_status run_on_devices(const fxi_transport_group *group, const fxi_tran
     (void)group;
     if (!enter(why, size))
         return FX_STATUS_STATE;
+    mpi.number = c->number;
     if (is_broken())
         snprintf(why, size, "an earlier operation failed");
     else
