@@ -22,7 +22,7 @@ import mpis
 from mpis import ENVIRONMENT
 
 CASES = ("in_pass", "beside", "returns")
-SECONDS = 60  # a run takes a few, of which 3 or 10 are the time limit; the kernels of simulated GPUs may have to be compiled
+SECONDS = 60  # a run takes a few, of which half of 6 or 10 is a wait; the kernels of simulated GPUs may have to be compiled
 LATE = 300000  # microseconds after which rank 1 has ended and the other rank has not begun the update
 TOLD = "rank 1 cannot continue: its program ended during an evaluation"
 CLOSED = r"rank 1 cannot continue: (\w+: )?CUDA:1 \(.*\) is closed: the process is ending"  # if the driver's handler runs first

@@ -94,7 +94,7 @@ int main(int argc, char **argv)
     gpu = getenv("EXIT_GPU") != NULL;
     if (gpu)
         fx_use("CUDA");
-    if (fx_dist_init(gpu ? FX_NCCL : FX_MPI, .time_limit = gpu ? 10 : 3) != FX_OK)
+    if (fx_dist_init(gpu ? FX_NCCL : FX_MPI, .time_limit = gpu ? 10 : 6) != FX_OK)
         return fx_error_print(stdout);
     fx_dist *d = fx_dist_backend(FX_MPI);
     rank = fx_dist_rank(d);
