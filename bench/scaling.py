@@ -16,7 +16,7 @@ Not in the model: ranks that are slower than others at times, other traffic, loa
 Usage: scaling.py                              prints the predictions of docs/performance.md
        scaling.py --measure BUILD [--rounds N] [--seconds S] >FILE
                                                measures bench_runner's cases scaling/ on hosts that are network namespaces (needs root)
-       scaling.py --compare FILE               prints measured and predicted times
+       scaling.py --compare FILE               prints measured and predicted times, and the share of the exchange that a training step hides
 """
 import argparse
 import collections
@@ -219,7 +219,8 @@ EXCHANGES = "scaling/exchange-4", "scaling/exchange-12m"
 # Hosts, Mb/s (None: not limited), and cases.
 RUNS = [(n, rate, EXCHANGES) for n in (2, 4, 8) for rate in (None, 500, 200)] + \
        [(n, rate, tuple(f"scaling/{kind}-b{batch}" for batch in batches for kind in ("alone", "train")))
-        for n, rate, batches in ((2, 1000, (640,)), (2, 500, (640, 1280)), (2, 200, (640, 1280)), (4, 500, (320,)))]
+        for n, rate, batches in ((2, 1000, (640,)), (2, 500, (640, 1280)), (2, 200, (640, 1280)), (4, 500, (320,)))] + \
+       [(2, rate, (EXCHANGES[1], "scaling/alone-waiting", "scaling/train-waiting")) for rate in (None, 800, 500)]
 
 
 def measure(a):
@@ -243,8 +244,11 @@ def measure(a):
                 with open(output, encoding="utf-8") as f:
                     sys.exit(f.read())
             with open(output, encoding="utf-8") as f:
-                for row in map(json.loads, f):
-                    print(json.dumps({**row, "rate": rate}), flush=True)
+                for text in f:
+                    if text.startswith("{"):
+                        print(json.dumps({**json.loads(text), "rate": rate}), flush=True)
+                    else:  # Open MPI warns now and then that it could not change a process group
+                        print(text, end="", file=sys.stderr)
 
 
 def read(path):
@@ -276,9 +280,20 @@ def comparison(found):
     yield line("hosts", "link", "case", "measured", "predicted", "error")
     yield "|--:|--:|---|--:|--:|--:|"
     for (n, rate, case), seconds in found.items():
-        if rate and re.search(r"exchange-12m|train", case):
+        if rate and re.search(r"exchange-12m|train-b", case):
             predicted = predict(found, n, rate, case)
             yield line(n, f"{rate} Mb/s", case.split("/")[1], f"{1e3 * seconds:.0f} ms", f"{1e3 * predicted:.0f} ms", f"{100 * (predicted / seconds - 1):+.0f} %")
+
+
+def hidden(found):
+    """The share of the exchange that a training step hides: 1 − (with exchange − alone)/(exchange alone)."""
+    yield line("hosts", "link", "case", "alone", "exchange alone", "with exchange", "hidden")
+    yield "|--:|--:|---|--:|--:|--:|--:|"
+    for (n, rate, case), seconds in found.items():
+        if "train" in case and (n, rate, EXCHANGES[1]) in found:
+            alone, exchange = found[n, rate, case.replace("train", "alone")], found[n, rate, EXCHANGES[1]]
+            yield line(n, f"{rate} Mb/s" if rate else "unlimited", case.split("/")[1], *(f"{1e3 * t:.0f} ms" for t in (alone, exchange, seconds)),
+                       f"{100 * (1 - (seconds - alone) / exchange):.0f} %")
 
 
 def main():
@@ -292,7 +307,8 @@ def main():
     if a.measure:
         measure(a)
     else:
-        print("\n".join(comparison(read(a.compare)) if a.compare else predictions()))
+        found = read(a.compare) if a.compare else None
+        print("\n".join([*comparison(found), "", *hidden(found)] if a.compare else predictions()))
 
 
 if __name__ == "__main__":

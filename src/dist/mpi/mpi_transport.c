@@ -27,7 +27,9 @@
 
 enum { NOTICE = 20, NONE = 21 };    /* tags: of notices, and one that no message has */
 enum { CHUNK = FXI_EXCHANGE_MOST }; /* most elements of a call of MPI, whose count is an int */
-enum { LEAST_SHARE = 1 << 10, WORK = 8 << 20 };
+/* Of `reduce_shares`: the least bytes for each rank, bytes of memory and of a message, and pieces.
+ */
+enum { LEAST_SHARE = 1 << 10, WORK = 8 << 20, MESSAGE = 32 << 10, MOVING = 16 };
 enum { SILENT, WAITS, FAILED, GONE };
 /* In notices: the rank failed, and its process ends; the process ends without the operation. */
 static const int64_t ends = INT64_MAX, gone = INT64_MAX - 1;
@@ -48,11 +50,9 @@ static struct {
     long process;   /* process that joined; a forked child must not call MPI_Finalize */
     int64_t *sent;  /* by rank: the number in the notice to it */
     MPI_Request *sending;
-    char *heard; /* by rank: SILENT, WAITS, FAILED or GONE, by the notices during this wait */
-    int *counts, *starts, *received, *positions; /* of `reduce_shares`, by rank: number and position
-                                                 of the elements sent, then of those received */
-    char *work;                                  /* WORK bytes: the operands of this rank's share,
-                                                    from all ranks */
+    char *heard;  /* by rank: SILENT, WAITS, FAILED or GONE, by the notices during this wait */
+    int *numbers; /* of `reduce_shares`: 4 for each rank and piece */
+    char *work;   /* of `reduce_shares`: WORK bytes, operands of this rank's shares */
 } mpi;
 
 static void set_broken(void)
@@ -352,42 +352,115 @@ static fx_status one(const fxi_transport_call *c, int64_t kind, const void *in, 
 
 /* ---- sums by shares -------------------------------------------------------------------------- */
 
-/* Reduces this rank's share: `work` has the n operands of each rank, one rank after the other. */
-static void add_up_share(const fxi_transport_call *c, char *out, int n, int width)
+/* Some elements of an operand. Each rank reduces its share of them. The arrays have a number for
+ * each rank. */
+typedef struct piece {
+    int64_t begin;             /* its first element */
+    int n;                     /* number of elements */
+    int *counts, *starts;      /* number and position of the elements sent to a rank */
+    int *received, *positions; /* the same of those received from it, in `work` */
+    char *work;                /* the operands of this rank's share, one rank after the other */
+    MPI_Request request;
+} piece;
+
+/* An operand that is reduced piece by piece. `moving` pieces at most are exchanged at the same
+ * time, and as many results gathered. */
+typedef struct sharing {
+    const fxi_transport_call *call;
+    int width, moving;
+    int64_t each; /* elements of a piece, a multiple of the number of ranks */
+    piece pieces[2 * MOVING];
+} sharing;
+
+static piece *piece_at(sharing *s, int64_t k)
 {
-    memcpy(out, mpi.work, (size_t)n * (size_t)width);
-    for (int r = 1; r < mpi.size; r++)
-        MPI_Reduce_local(mpi.work + (size_t)r * (size_t)n * (size_t)width, out, n,
-                         type_of(c->dtype), op_of(c->fold, c->dtype));
+    return &s->pieces[k % (2 * s->moving)];
 }
 
-/* Reduces n elements, at most those that `work` has memory for. */
-static fx_status reduce_part(const fxi_transport_call *c, const char *in, char *out, int n,
-                             int width, char *why, size_t size)
+static char *result_of(const sharing *s, const piece *p)
 {
-    const MPI_Datatype type = type_of(c->dtype);
-    const int share = n / mpi.size + (n % mpi.size != 0);
+    return (char *)s->call->out + p->begin * s->width;
+}
+
+static void lay_out_piece(sharing *s, int64_t k)
+{
+    piece *p = piece_at(s, k);
+    const int64_t left = s->call->count - k * s->each;
+    p->begin = k * s->each;
+    p->n = (int)(left < s->each ? left : s->each);
+    p->counts = mpi.numbers + 4 * (p - s->pieces) * mpi.size;
+    p->starts = p->counts + mpi.size;
+    p->received = p->starts + mpi.size;
+    p->positions = p->received + mpi.size;
+    p->work = mpi.work + k % s->moving * s->each * s->width;
+    const int share = p->n / mpi.size + (p->n % mpi.size != 0);
     for (int r = 0, at = 0; r < mpi.size; r++) {
-        mpi.starts[r] = at;
-        mpi.counts[r] = n - at < share ? n - at : share;
-        at += mpi.counts[r];
+        p->starts[r] = at;
+        p->counts[r] = p->n - at < share ? p->n - at : share;
+        at += p->counts[r];
     }
-    const int mine = mpi.counts[mpi.rank];
     for (int r = 0; r < mpi.size; r++) {
-        mpi.received[r] = mine;
-        mpi.positions[r] = r * mine;
+        p->received[r] = p->counts[mpi.rank];
+        p->positions[r] = r * p->counts[mpi.rank];
     }
-    MPI_Request request;
-    int code = MPI_Ialltoallv(in, mpi.counts, mpi.starts, type, mpi.work, mpi.received,
-                              mpi.positions, type, mpi.comm, &request);
-    const double bytes = (double)n * width;
-    const fx_status status = started(code, &request, c, bytes, why, size);
-    if (status != FX_OK)
-        return status;
-    add_up_share(c, out + (size_t)mpi.starts[mpi.rank] * (size_t)width, mine, width);
-    code = MPI_Iallgatherv(MPI_IN_PLACE, 0, type, out, mpi.counts, mpi.starts, type, mpi.comm,
-                           &request);
-    return started(code, &request, c, bytes, why, size);
+}
+
+static int begin_exchange(sharing *s, int64_t k)
+{
+    const fxi_transport_call *c = s->call;
+    const MPI_Datatype type = type_of(c->dtype);
+    lay_out_piece(s, k);
+    piece *p = piece_at(s, k);
+    return MPI_Ialltoallv((const char *)c->in + p->begin * s->width, p->counts, p->starts, type,
+                          p->work, p->received, p->positions, type, mpi.comm, &p->request);
+}
+
+/* Reduces this rank's share, and begins to gather the shares of all ranks. */
+static int begin_gather(sharing *s, int64_t k)
+{
+    const fxi_transport_call *c = s->call;
+    const MPI_Datatype type = type_of(c->dtype);
+    piece *p = piece_at(s, k);
+    const int n = p->counts[mpi.rank];
+    char *out = result_of(s, p), *mine = out + (int64_t)p->starts[mpi.rank] * s->width;
+    memcpy(mine, p->work, (size_t)n * (size_t)s->width);
+    for (int r = 1; r < mpi.size; r++)
+        MPI_Reduce_local(p->work + (int64_t)r * n * s->width, mine, n, type,
+                         op_of(c->fold, c->dtype));
+    return MPI_Iallgatherv(MPI_IN_PLACE, 0, type, out, p->counts, p->starts, type, mpi.comm,
+                           &p->request);
+}
+
+static fx_status wait_for_piece(sharing *s, int64_t k, char *why, size_t size)
+{
+    return wait_for(&piece_at(s, k)->request, s->call, (double)(s->moving * s->each * s->width),
+                    why, size);
+}
+
+/* All ranks begin the same operations in the same order, as MPI requires. A test of one request
+ * moves the data of all. */
+static fx_status reduce_pieces(sharing *s, char *why, size_t size)
+{
+    const int64_t pieces = (s->call->count + s->each - 1) / s->each, m = s->moving;
+    for (int64_t k = 0; k < pieces + 2 * m; k++) {
+        fx_status status = FX_OK;
+        int code = MPI_SUCCESS;
+        if (k >= 2 * m && k - 2 * m < pieces)
+            status = wait_for_piece(s, k - 2 * m, why, size);
+        if (status == FX_OK && k >= m && k - m < pieces) {
+            status = wait_for_piece(s, k - m, why, size);
+            code = status == FX_OK ? begin_gather(s, k - m) : code;
+        }
+        if (status == FX_OK && code == MPI_SUCCESS && k < pieces)
+            code = begin_exchange(s, k);
+        if (code != MPI_SUCCESS) {
+            fail(why, size, "MPI", code);
+            status = FX_STATUS_IO;
+        }
+        if (status != FX_OK)
+            return status;
+    }
+    return FX_OK;
 }
 
 static bool has_shares(const fxi_transport_call *c, int width)
@@ -396,16 +469,17 @@ static bool has_shares(const fxi_transport_call *c, int width)
            c->count * width >= (int64_t)mpi.size * LEAST_SHARE;
 }
 
+/* Why in pieces: a message of 64 KB or more waits until its receiver has asked for it. Over a slow
+ * link the receiver sends this request after the data that it sends itself, so the two directions
+ * took turns, and a third of the time was lost. Short messages are sent at once. With many ranks,
+ * WORK limits the length of a message. */
 static fx_status reduce_shares(const fxi_transport_call *c, int width, char *why, size_t size)
 {
-    const int64_t part = WORK / width / mpi.size * mpi.size;
-    fx_status status = FX_OK;
-    for (int64_t at = 0; at < c->count && status == FX_OK; at += part) {
-        const int64_t n = c->count - at < part ? c->count - at : part;
-        status = reduce_part(c, (const char *)c->in + at * width, (char *)c->out + at * width,
-                             (int)n, width, why, size);
-    }
-    return status;
+    const int64_t all = (int64_t)MESSAGE * mpi.size, bytes = all < WORK / 4 ? all : WORK / 4;
+    sharing s = {.call = c, .width = width, .each = bytes / width / mpi.size * mpi.size};
+    const int64_t moving = WORK / (s.each * width);
+    s.moving = (int)(moving < MOVING ? moving : MOVING);
+    return reduce_pieces(&s, why, size);
 }
 
 /* Runs an operation on part of the elements, because counts of MPI are ints. */
@@ -748,15 +822,11 @@ static const char *join_members_of(MPI_Comm from, fxi_transport_group *out)
     mpi.sent = mpi.host->alloc((size_t)mpi.size * sizeof *mpi.sent);
     mpi.sending = mpi.host->alloc((size_t)mpi.size * sizeof(MPI_Request));
     mpi.heard = mpi.host->alloc((size_t)mpi.size);
-    int *const numbers = mpi.host->alloc(4 * (size_t)mpi.size * sizeof *numbers);
+    mpi.numbers = mpi.host->alloc(8 * MOVING * (size_t)mpi.size * sizeof *mpi.numbers);
     mpi.work = mpi.host->alloc(WORK);
-    if (!mpi.sent || !mpi.sending || !mpi.heard || !numbers || !mpi.work)
+    if (!mpi.sent || !mpi.sending || !mpi.heard || !mpi.numbers || !mpi.work)
         return "out of memory";
     memset(mpi.heard, SILENT, (size_t)mpi.size);
-    mpi.counts = numbers;
-    mpi.starts = numbers + mpi.size;
-    mpi.received = numbers + 2 * mpi.size;
-    mpi.positions = numbers + 3 * mpi.size;
     for (int r = 0; r < mpi.size; r++)
         mpi.sending[r] = MPI_REQUEST_NULL;
     if (!make_operations())
