@@ -201,10 +201,11 @@ FX_API void fx_error_set_hook(fx_error_fn hook, void *user);
 /* fx_message_set_hook sets the function that receives messages that are not errors (warnings,
  * "running on the CPU"). `level`: 0 info, 1 warning. Default: print "[ Info: text" or "[ Warning:
  * text" to stderr. NULL discards all messages. `user` is passed on to the function. It is called in
- * the same threads as an error hook. It may call cflux, but must return. Messages that it causes in
- * its own thread are printed to stderr as by default, because the function would otherwise call
- * itself without end. If the message comes from an evaluation, the function cannot evaluate arrays:
- * FX_STATUS_STATE. */
+ * the same threads as an error hook, except warnings about files of the cache of compiled kernels,
+ * which may come from a thread that compiles. It may call cflux, but must return. Messages that it
+ * causes in its own thread are printed to stderr as by default, because the function would
+ * otherwise call itself without end. If the message comes from an evaluation, the function cannot
+ * evaluate arrays: FX_STATUS_STATE. */
 typedef void (*fx_message_fn)(int level, const char *text, void *user);
 FX_API void fx_message_set_hook(fx_message_fn hook, void *user);
 

@@ -3,8 +3,8 @@
  * A program may call exit, or return from main, while an operation runs: in the thread of the
  * group, if exit is called within an evaluation, or in another thread of the program. MPI accepts
  * calls of one thread at a time, and the transport finalises MPI when the process ends. So the exit
- * handler below, which runs before that of the transport, waits until no operation runs, and lets
- * none begin afterwards.
+ * handler below, which runs before that of the transport, waits until no operation runs, at most
+ * three time limits, and lets none begin afterwards.
  *
  * The operation that runs is completed, because the other members take part in it, and it has a
  * time limit. Operations that are queued are refused: so the other members get an error at once,
@@ -43,9 +43,10 @@ bool fxi_dist_refuses(const fx_dist *d)
     return __atomic_load_n(&d->leaving, __ATOMIC_SEQ_CST) != STAYS;
 }
 
-/* An operation takes at most about two time limits, for the comparison and the data; a refusal
- * takes one. The thread that exits may itself be in an operation, if a hook or a signal handler
- * calls exit: then it cannot wait for it. */
+/* The comparison and each wait for data have a time limit of their own, so three limits are enough
+ * for most operations, and a longer one is cut off. A refusal takes one. The thread that exits may
+ * itself be in an operation, if a hook or a signal handler calls exit: then it cannot wait for it.
+ */
 void fxi_dist_leave(fx_dist *d)
 {
     const double end = fxi_clock() + 3 * d->limit;

@@ -86,8 +86,10 @@ static int wait_for_mark(const fx_device_queue *queue, char *why, size_t size)
         fxi_gpu_say_lost(&d->gpu, why, size);
         return -1;
     }
-    if (select_device(queue, why, size))
+    if (select_device(queue, why, size)) {
+        fxi_rt.EventDestroy(queue->mark);
         return -1;
+    }
     const int error = fxi_rt.StreamWait(queue->stream, queue->mark, 0);
     fxi_rt.EventDestroy(queue->mark);
     return checked(d, fxi_rt_name.StreamWait, error, why, size);

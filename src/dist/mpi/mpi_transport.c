@@ -27,8 +27,8 @@
 
 enum { NOTICE = 20, NONE = 21 };    /* tags: of notices, and one that no message has */
 enum { CHUNK = FXI_EXCHANGE_MOST }; /* most elements of a call of MPI, whose count is an int */
-/* Of `reduce_shares`: the least bytes for each rank, bytes of memory and of a message, and pieces.
- */
+/* Of `reduce_shares`: the least bytes for each rank, bytes of memory and of a message, and the
+ * pieces that are exchanged at the same time. */
 enum { LEAST_SHARE = 1 << 10, WORK = 8 << 20, MESSAGE = 32 << 10, MOVING = 16 };
 enum { SILENT, WAITS, FAILED, GONE };
 /* In notices: the rank failed, and its process ends; the process ends without the operation. */
@@ -465,7 +465,7 @@ static fx_status reduce_pieces(sharing *s, char *why, size_t size)
 
 static bool has_shares(const fxi_transport_call *c, int width)
 {
-    return c->kind == FX_COLLECTIVE_ALL_REDUCE && mpi.size > 1 &&
+    return c->kind == FX_COLLECTIVE_ALL_REDUCE && mpi.size > 1 && mpi.size <= WORK / 4 / width &&
            c->count * width >= (int64_t)mpi.size * LEAST_SHARE;
 }
 
@@ -728,6 +728,9 @@ static void leave(void)
 {
     char why[200];
     __atomic_store_n(&mpi.leaves, true, __ATOMIC_SEQ_CST);
+    /* A thread that is refused is "blocked" for a moment. */
+    for (int k = 0; k < 10 && __atomic_load_n(&mpi.blocked, __ATOMIC_SEQ_CST); k++)
+        mpi.host->sleep(1000);
     if (__atomic_load_n(&mpi.blocked, __ATOMIC_SEQ_CST) || !may_call(why, sizeof why))
         return;
     if (is_broken()) {
