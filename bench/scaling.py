@@ -220,7 +220,7 @@ EXCHANGES = "scaling/exchange-4", "scaling/exchange-12m"
 RUNS = [(n, rate, EXCHANGES) for n in (2, 4, 8) for rate in (None, 500, 200)] + \
        [(n, rate, tuple(f"scaling/{kind}-b{batch}" for batch in batches for kind in ("alone", "train")))
         for n, rate, batches in ((2, 1000, (640,)), (2, 500, (640, 1280)), (2, 200, (640, 1280)), (4, 500, (320,)))] + \
-       [(2, rate, (EXCHANGES[1], "scaling/alone-waiting", "scaling/train-waiting")) for rate in (None, 800, 500)]
+       [(2, rate, (EXCHANGES[1], "scaling/exchange-1m", "scaling/alone-waiting", "scaling/train-waiting")) for rate in (None, 800, 500)]
 
 
 def measure(a):

@@ -655,9 +655,8 @@ typedef struct fx_device_queue {
                             its device, except for begin_on */
     const void *data;    /* private to the backend */
     void *mark;          /* private to the backend */
-    /* Functions with the arguments `why` and `size` write the reason of a failure to `why` (a
-     * sentence without a full stop, at most `size` bytes) and record nothing. */
-    /* Returns 0 if all queued work has ended, 1 if not, −1 if the device failed. */
+    /* `why` of these functions: receives the reason of a failure, a sentence without a full stop;
+     * nothing is recorded. pending: 0 if all queued work has ended, 1 if not, −1 on failure. */
     int (*pending)(const struct fx_device_queue *self, char *why, size_t size);
     /* Selects the queue's device for the calling thread. Returns 0, or −1 if that fails. */
     int (*select)(const struct fx_device_queue *self, char *why, size_t size);
@@ -671,10 +670,9 @@ typedef struct fx_device_queue {
     /* Queues a copy within the device's memory. */
     fx_status (*copy)(const struct fx_device_queue *self, void *to, const void *from, size_t bytes,
                       char *why, size_t size);
-    /* For begin_on only. For each operation that is begun, either `enter` is called in the thread
-     * that runs it, or `forget`. `enter` selects the device for the thread, and makes later work
-     * wait until the operand has been computed. −1: that failed. 0: a process that ends waits, for
-     * a while, until the thread has called `leave`, after the operation. */
+    /* For begin_on only. For each operation that is begun, `enter` is called in the thread that
+     * runs it, or else `forget`. `enter` selects the device and makes later work wait for the
+     * operand. −1: failed. 0: a process that ends waits, for a while, for `leave`. */
     int (*enter)(const struct fx_device_queue *self, char *why, size_t size);
     void (*leave)(const struct fx_device_queue *self);
     void (*forget)(const struct fx_device_queue *self);

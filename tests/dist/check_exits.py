@@ -11,7 +11,6 @@ import concurrent.futures
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import time
 import mpis
 from mpis import ENVIRONMENT
 
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "one_thread_mpi.c")
 CASES = ("in_pass", "beside", "returns")
 SECONDS = 60  # a run takes a few, of which half of 6 or 10 is a wait; the kernels of simulated GPUs may have to be compiled
 LATE = 300000  # microseconds after which rank 1 has ended and the other rank has not begun the update
@@ -29,19 +29,6 @@ CLOSED = r"rank 1 cannot continue: (\w+: )?CUDA:1 \(.*\) is closed: the process 
 ENDED = "the program has ended without this operation on rank 1"
 # MPICH's launcher shows the statuses 1 and 3, with which the ranks end, as signals.
 WRONG = re.compile(r"two threads in MPI|signal (?![13]\b)|egmentation|Aborted|ssertion|corrupt|invalid pointer")
-
-
-def processes_with(word):
-    """The processes that have a word in their command line."""
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as f:
-                if name.isdigit() and word.encode() in f.read():
-                    found.append(name)
-        except OSError:
-            pass
-    return found
 
 
 def run(command, environment):
@@ -79,23 +66,13 @@ def check(build, name, launcher, stub, case, late, gpu, k):
               dict(ENVIRONMENT, FX_PLUGIN_PATH=build, **more))
     wrong = wrong_in(out, case, late, gpu)
     for _ in range(50):
-        left = processes_with(word)
+        left = mpis.processes_with(word)
         if not left:
             break
         time.sleep(0.1)
     if left and not wrong:
         wrong = f"processes remain: {left}"
     return wrong and f"{name}, {case} {late}{', GPUs' if gpu else ''}, {time.monotonic() - began:.1f} s: {wrong}\n{out}"
-
-
-def stub_of(name, folder):
-    compiler, stub = shutil.which(f"mpicc.{name}"), os.path.join(folder, f"one_thread_{name}.so")
-    if not compiler:
-        print(f"{name}: no mpicc.{name}: the threads in MPI are not counted")
-        return None
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "one_thread_mpi.c")
-    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", stub], check=True)
-    return stub
 
 
 def main():
@@ -106,7 +83,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(4) as pool:
         runs, failures = [], 0
         for name, launcher in mpis.installed(build):
-            stub = stub_of(name, folder)
+            stub = mpis.stub_of(name, SOURCE, folder, "the threads in MPI are not counted")
             for case in CASES:
                 for k in range(each):
                     late = LATE if k % 2 == 0 and case == "in_pass" else draw.choice((0, draw.randrange(100000)))

@@ -42,19 +42,6 @@ class Run:
         return mpis.bits(self.text, n)
 
 
-def processes_with(word):
-    """The processes that have a word in their command line."""
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as f:
-                if name.isdigit() and word.encode() in f.read():
-                    found.append(name)
-        except OSError:
-            pass
-    return found
-
-
 def expected(kind, rank, r):
     """The expected result of a run with this fault: what it does and prints."""
     if kind == "delay":
@@ -99,12 +86,12 @@ def inject(build, mpi, n, kind, seed, undisturbed, folder):
         return f"{what}: status {r.status} after {r.seconds:.1f} s\n{r.text}"
     if kind == "delay" and r.bits(n) != undisturbed:
         return f"{what}: other bits\n{r.text}"
-    left = processes_with(checkpoint)
+    left = mpis.processes_with(checkpoint)
     for _ in range(50):
         if not left:
             break
         time.sleep(0.1)
-        left = processes_with(checkpoint)
+        left = mpis.processes_with(checkpoint)
     if left:
         return f"{what}: processes remain: {left}"
     again = Run(build, mpi, n, training, checkpoint)

@@ -277,9 +277,10 @@ static void sums(fx_dist *d)
                 note_hash(l, t, f, fx_dist_allreduce(d, x, folds[f]));
             }
     }
-    check_sum(d, 2000003); /* over a network: more pieces than are on their way at once */
     updates_and_sums(d);
-    check_sum(d, 3000001); /* two parts of the transport, not divisible by 2 or 3 */
+    check_sum(
+        d,
+        3000001); /* more pieces than the transport exchanges at a time; not divisible by 2 or 3 */
 }
 
 /* Rank 1 kills its parent, which is cflux launch --each. A restarted program ends at once. */

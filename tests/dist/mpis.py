@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import tempfile
 
 # Two launchers of Open MPI that begin at the same time both make the folder ompi.HOST.USER, and one of them may fail.
@@ -34,3 +35,27 @@ def bits(text, n):
     """The parameters that the n ranks of train_cases printed, which must be equal; None if they are not."""
     found = dict(re.findall(r"(?m)^(\d+): (-?0x\S+(?: \S+)*)$", text))
     return found["0"] if sorted(found) == sorted(map(str, range(n))) and len(set(found.values())) == 1 else None
+
+
+def stub_of(name, source, folder, skipped, *options):
+    """Compiles a library that is loaded before a program (LD_PRELOAD) and has some of MPI's functions. Returns None, and prints what is `skipped`, if
+    there is no compiler for this MPI."""
+    compiler, stub = shutil.which(f"mpicc.{name}"), os.path.join(folder, f"{os.path.basename(source)}.{name}.so")
+    if not compiler:
+        print(f"{name}: no mpicc.{name}: {skipped}")
+        return None
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", stub, *options], check=True)
+    return stub
+
+
+def processes_with(word):
+    """The processes that have a word in their command line."""
+    found = []
+    for process in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{process}/cmdline", "rb") as f:
+                if process.isdigit() and word.encode() in f.read():
+                    found.append(process)
+        except OSError:
+            pass
+    return found

@@ -377,11 +377,6 @@ static piece *piece_at(sharing *s, int64_t k)
     return &s->pieces[k % (2 * s->moving)];
 }
 
-static char *result_of(const sharing *s, const piece *p)
-{
-    return (char *)s->call->out + p->begin * s->width;
-}
-
 static void lay_out_piece(sharing *s, int64_t k)
 {
     piece *p = piece_at(s, k);
@@ -422,7 +417,8 @@ static int begin_gather(sharing *s, int64_t k)
     const MPI_Datatype type = type_of(c->dtype);
     piece *p = piece_at(s, k);
     const int n = p->counts[mpi.rank];
-    char *out = result_of(s, p), *mine = out + (int64_t)p->starts[mpi.rank] * s->width;
+    char *out = (char *)c->out + p->begin * s->width;
+    char *mine = out + (int64_t)p->starts[mpi.rank] * s->width;
     memcpy(mine, p->work, (size_t)n * (size_t)s->width);
     for (int r = 1; r < mpi.size; r++)
         MPI_Reduce_local(p->work + (int64_t)r * n * s->width, mine, n, type,
